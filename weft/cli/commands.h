@@ -1,0 +1,21 @@
+// The commands of `weft`, one file each. An adder registers its options and a
+// callback; the callback returns through `exit_code`.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "weft/base/result.h"
+
+namespace weft::cli {
+
+// Exit codes: 0 done, 1 the work failed, 2 bad usage or input, 3 a stated check or
+// SLO was not met, 130 interrupted.
+inline constexpr int kExitFailed = 1;
+inline constexpr int kExitUsage = 2;
+inline constexpr int kExitCheck = 3;
+
+// Prints "weft: error: ..." on stderr and gives the exit code for it.
+int report(const Error& error);
+
+
+}  // namespace weft::cli
