@@ -1,5 +1,9 @@
 // The commands of `weft`, one file each. An adder registers its options and a
 // callback; the callback returns through `exit_code`.
+//
+// Commands that need libtorch (train, rl, bench) live in weft/cli/learn and are
+// linked into the module libweft_learn.so, which main() loads when one of them
+// is called; their adders are declared in weft/cli/learn/learn_commands.h.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -16,6 +20,5 @@ inline constexpr int kExitCheck = 3;
 
 // Prints "weft: error: ..." on stderr and gives the exit code for it.
 int report(const Error& error);
-
 
 }  // namespace weft::cli

@@ -1,0 +1,11 @@
+#include "weft/cli/learn/learn_commands.h"
+
+// What main() calls in this module; see weft/cli/main.cpp.
+extern "C" __attribute__((visibility("default"))) int weft_learn_main(int argc, char** argv) {
+  CLI::App app{"Weft runs large models: post-trains, trains, serves and explains them."};
+  app.name("weft");
+  app.require_subcommand(1);
+  int exit_code = 0;
+  CLI11_PARSE(app, argc, argv);
+  return exit_code;
+}
