@@ -15,7 +15,14 @@ std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
 // What a stream of draws is for. A new use takes a new value at the end, so
 // that streams never collide.
 enum class RngUse : std::uint32_t {
-  kTest = 0, kInit, kData, kSample, kDropout, kShuffle, kTask, kFault,
+  kTest = 0,
+  kInit,
+  kData,
+  kSample,
+  kDropout,
+  kShuffle,
+  kTask,
+  kFault,
 };
 
 // A stream: (seed, use, a, b) fix it, draws are numbered by `index`. Stateless
@@ -25,19 +32,19 @@ class Rng {
  public:
   Rng(std::uint64_t seed, RngUse use, std::uint64_t a = 0, std::uint32_t b = 0);
 
-  std::array<std::uint32_t, 4> block(std::uint32_t index) const;
-  std::uint32_t bits(std::uint64_t index) const;   // draw number `index`
-  float uniform(std::uint64_t index) const;        // [0, 1), 24 bits
-  double uniform_double(std::uint64_t index) const;  // [0, 1), 53 bits, blocks 2 draws per block
+  std::array<std::uint32_t, 4> block(std::uint64_t index) const;
+  std::uint32_t bits(std::uint64_t index) const;     // draw number `index`
+  float uniform(std::uint64_t index) const;          // [0, 1), 24 bits
+  double uniform_double(std::uint64_t index) const;  // [0, 1), 53 bits, two to a block
 
   std::uint32_t next_bits() { return bits(next_++); }
   float next_uniform() { return uniform(next_++); }
-  float next_normal();                              // standard normal, Box-Muller
-  std::uint32_t next_below(std::uint32_t bound);    // uniform in [0, bound), unbiased
+  float next_normal();                            // standard normal, Box-Muller
+  std::uint32_t next_below(std::uint32_t bound);  // uniform in [0, bound), unbiased
 
  private:
-  std::array<std::uint32_t, 2> key_;
-  std::array<std::uint32_t, 3> high_;               // use, a, b folded into the counter
+  std::array<std::uint32_t, 2> key_;  // Philox of (use, b) under the seed
+  std::uint64_t a_;                   // the counter's upper half; the lower is the block index
   std::uint64_t next_ = 0;
 };
 
