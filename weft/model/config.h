@@ -29,6 +29,8 @@ struct RopeConfig {
   double beta_fast = 32.0, beta_slow = 1.0, attention_factor = 0.0;  // YaRN; 0 = from `factor`
   std::int64_t rotary_dim = 0;                           // 0 = head_dim
   std::vector<float> frequency_factors;                  // GGUF rope_freqs.weight; empty = none
+
+  bool operator==(const RopeConfig&) const = default;
 };
 
 enum class NormKind { kRms, kLayer };
@@ -58,7 +60,7 @@ struct ModelConfig {
   std::int64_t bos_token = -1;     // -1 = none
   std::vector<std::int64_t> eos_tokens;
 
-  bool operator==(const ModelConfig&) const;
+  bool operator==(const ModelConfig&) const = default;
 };
 
 // Checks ranges and divisibility; the error names the field.

@@ -1,11 +1,10 @@
 // WeightSet: the named tensors of a model file, under canonical names.
 #pragma once
 
-#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "weft/base/result.h"
@@ -24,21 +23,24 @@ struct NamedTensor {
 // are valid while any copy lives. Safe to read from many threads.
 class WeightSet {
  public:
+  // A name that is there already is replaced.
   void add(NamedTensor tensor, std::shared_ptr<const void> storage);
   const TensorView* find(std::string_view name) const;
-  Result<TensorView> get(std::string_view name) const;   // kNotFound names it
+  Result<TensorView> get(std::string_view name) const;  // kNotFound names it
   const std::vector<NamedTensor>& tensors() const { return tensors_; }
 
  private:
   std::vector<NamedTensor> tensors_;
+  std::unordered_map<std::string, std::size_t> index_;
   std::vector<std::shared_ptr<const void>> storage_;
 };
 
-// Checks that every tensor of tensor_specs(config) is there with its shape.
+// Checks that every tensor of tensor_specs(config) is there with its shape, and no
+// other; errors name the tensor.
 Status check_weights(const ModelConfig& config, const WeightSet& weights);
 
-// Element conversion. A quantised type means its dequantised value.
-// `out` holds view.elements() floats.
+// Element conversion from F32, F16, BF16, F64 and the quantised types, which mean
+// their dequantised value. `out` holds view.elements() floats; integers are kUnsupported.
 Status dequantize(const TensorView& view, float* out);
 // Rows [begin, end) of a matrix view; out holds (end - begin) * columns floats.
 Status dequantize_rows(const TensorView& view, std::int64_t begin, std::int64_t end, float* out);

@@ -1,0 +1,49 @@
+#include "weft/model/load.h"
+
+#include "weft/base/file.h"
+#include "weft/model/gguf_model.h"
+
+namespace weft::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+Result<Model> load_gguf(const fs::path& path) {
+  WEFT_ASSIGN(const auto file, GgufFile::open(path));
+  Model model;
+  model.format = "gguf";
+  WEFT_ASSIGN(model.config, config_from_gguf(*file));
+  WEFT_ASSIGN(model.weights, weights_from_gguf(file, model.config));
+  return model;
+}
+
+}  // namespace
+
+Result<fs::path> resolve_model(const std::string& spec) {
+  std::error_code error;
+  if (fs::exists(spec, error)) return fs::path(spec);
+  if (spec == "smollm2-135m-instruct") {
+    WEFT_ASSIGN(const fs::path cache, cache_dir());
+    const fs::path path = cache / "models" / spec / "SmolLM2-135M-Instruct.Q4_1.gguf";
+    if (fs::exists(path, error)) return path;
+    return fail(ErrorCode::kNotFound, "the model '{}' is not here yet; run `weft model fetch {}`",
+                spec, spec);
+  }
+  return fail(ErrorCode::kNotFound,
+              "there is no file or directory '{}', and no model of that name; `weft model fetch "
+              "--list` shows names",
+              spec);
+}
+
+Result<Model> load_model(const std::string& spec) {
+  WEFT_ASSIGN(const fs::path path, resolve_model(spec));
+  if (path.extension() != ".gguf") {
+    return fail(ErrorCode::kUnsupported, "{}: only .gguf files are read so far", path.string());
+  }
+  WEFT_ASSIGN(Model model, load_gguf(path));
+  model.path = path;
+  model.name = path == spec ? path.stem().string() : spec;
+  return model;
+}
+
+}  // namespace weft::model
