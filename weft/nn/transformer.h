@@ -12,6 +12,7 @@
 #include "weft/model/config.h"
 #include "weft/model/weights.h"
 #include "weft/nn/attention.h"
+#include "weft/nn/kv_pool.h"
 #include "weft/nn/matmul.h"
 #include "weft/nn/ops.h"
 
@@ -21,77 +22,103 @@ namespace weft::nn {
 // trainer; a new version is a new object.
 struct LayerWeights {
   std::vector<float> attention_norm, attention_norm_bias, mlp_norm, mlp_norm_bias;
-  std::vector<float> q_norm, k_norm;                 // QK-norm, else empty
-  PackedMatrix qkv;                                  // rows: q, k, v
+  std::vector<float> q_norm, k_norm;  // QK-norm, else empty
+  PackedMatrix qkv;                   // rows: q, k, v
   PackedMatrix o;
-  PackedMatrix gate_up;                              // rows: gate, up (or up alone, not gated)
+  PackedMatrix gate_up;  // rows: gate, up (or up alone, not gated)
   PackedMatrix down;
-  std::vector<float> qkv_bias, o_bias, gate_up_bias, down_bias;
+  std::vector<float> qkv_bias, o_bias, gate_up_bias, down_bias;  // empty = none
 };
 struct TransformerWeights {
   model::ModelConfig config;
-  PackedMatrix embedding;                            // [vocab, hidden]
-  std::vector<float> positions;                      // GPT-2: [max_position, hidden]
+  PackedMatrix embedding;        // [vocab, hidden]
+  std::vector<float> positions;  // GPT-2: [max_position, hidden]
   std::vector<LayerWeights> layers;
   std::vector<float> final_norm, final_norm_bias;
-  PackedMatrix lm_head;                              // same object as embedding when tied
+  PackedMatrix lm_head;  // same object as embedding when tied
 };
 
 // Packs a model for `compute`. Quantised tensors keep their type under kBF16 and
-// kInt8.
+// kInt8; under kInt8 a matrix that is not quantised runs as kBF16. Errors name the
+// tensor that is missing or misshapen.
 Result<std::shared_ptr<const TransformerWeights>> build_weights(const model::ModelConfig& config,
                                                                 const model::WeightSet& weights,
                                                                 Compute compute, ThreadPool& pool);
 
-// Pages of keys and values: one page holds kAttentionBlock positions of all
-// layers. Reference-counted, so sequences may share full pages of a common prefix.
-// Not thread-safe; one engine owns it.
-class KvPool {
- public:
-  KvPool(const model::ModelConfig& config, std::int64_t pages);
-  std::int64_t pages() const;
-  std::int64_t free_pages() const;
-  std::int64_t page_bytes() const;
-  Result<std::int32_t> allocate();             // kResourceExhausted when full
-  void retain(std::int32_t page);
-  void release(std::int32_t page);
-  float* keys(std::int32_t page, std::int64_t layer);
-  float* values(std::int32_t page, std::int64_t layer);
-
- private:
-  std::int64_t layer_floats_, layers_;
-  std::vector<float> storage_;
-  std::vector<std::int32_t> references_, free_;
-};
-
 // One token to run: its sequence's page table must cover `position`.
 struct TokenRow {
   std::int32_t token;
-  std::int32_t sequence;   // index into `page_tables`
+  std::int32_t sequence;  // index into `page_tables`
   std::int32_t position;
   bool want_logits = false;
 };
 
-// Runs rows (any mix of prefill and decode; rows of one sequence in ascending
-// position, earlier positions already in the pool or in this call) and writes
-// the logits of the rows that want them, in order: logits[i, vocab]. If `hidden` is
-// not null it takes the final normalised hidden states of those same rows.
+// Runs rows of any mix of prefill and decode. The rows of one call may come in
+// any order; keys and values of all earlier positions of a row's sequence must be
+// in the pool already or be rows of this same call (of this sequence or of another
+// one that holds the same page).
+//
+// The operators, in order, for all rows at once. H = hidden, D = head_dim; every
+// buffer is f32 and each result row depends on its own input row (and, in
+// attention, on the keys and values of its sequence) alone. A trainer that calls
+// the same operators in this order gets the same bits.
+//
+//   x = matrix_row(embedding, token)                          [rows, H]
+//   x = x + positions[position]                  only with learned_positions
+//   for each layer:
+//     h   = rms_norm(x, attention_norm) | layer_norm(x, attention_norm, attention_norm_bias)
+//     qkv = matmul(layer.qkv, h, qkv_bias)                    [rows, (heads + 2 kv_heads) D]
+//     q   = rms_norm(q, q_norm) per head; k likewise          only with qk_norm
+//     rope(q), rope(k) at position                            unless learned_positions
+//     store_kv(k, v)
+//     a   = attention(q, ..., scale = 1 / sqrt(D))            [rows, heads D]
+//     x   = x + matmul(layer.o, a, o_bias)
+//     h   = rms_norm(x, mlp_norm) | layer_norm(x, mlp_norm, mlp_norm_bias)
+//     g   = matmul(layer.gate_up, h, gate_up_bias)
+//     g   = silu_mul(g)                                       gated | gelu(g) otherwise
+//     x   = x + matmul(layer.down, g, down_bias)
+//   h      = rms_norm(x, final_norm) | layer_norm(x, final_norm, final_norm_bias)
+//   logits = matmul(lm_head, h)                               rows that want them
+//
+// The residual additions are single f32 additions in the order "x + product".
+// The log-probability of a token is nn::log_prob(logits row, vocab, temperature,
+// token), with temperature 1 for greedy replies.
+//
+// Not thread-safe: one caller at a time. Keeps its buffers between calls.
 class Transformer {
  public:
-  Transformer(std::shared_ptr<const TransformerWeights> weights, ThreadPool& pool);
-  void set_weights(std::shared_ptr<const TransformerWeights> weights);  // same config
+  // `pool` must outlive this object. `max_positions` bounds TokenRow::position
+  // (0 = the model's max_position).
+  Transformer(std::shared_ptr<const TransformerWeights> weights, ThreadPool& pool,
+              std::int64_t max_positions = 0);
+  ~Transformer();
+  // The new weights must have the same configuration.
+  void set_weights(std::shared_ptr<const TransformerWeights> weights);
   const TransformerWeights& weights() const { return *weights_; }
+  std::int64_t max_positions() const { return max_positions_; }
 
+  // Writes the logits of the rows that want them, in their order: logits[i, vocab].
+  // `logits` (and `hidden`, the final normalised states [i, H] of those rows, if not
+  // null) grow as needed and never shrink.
   void forward(std::span<const TokenRow> rows,
                std::span<const std::span<const std::int32_t>> page_tables, KvPool& kv,
                std::vector<float>& logits, std::vector<float>* hidden = nullptr);
 
  private:
+  struct Scratch;
+  void embed(std::span<const TokenRow> rows);
+  void attend(std::int64_t layer, std::span<const TokenRow> rows,
+              std::span<const std::span<const std::int32_t>> page_tables, KvPool& kv);
+  void feed_forward(std::int64_t layer, std::int64_t rows);
+  void normalize(const float* x, const std::vector<float>& weight, const std::vector<float>& bias,
+                 std::int64_t rows, float* y);
+  void add(const float* y, std::int64_t rows);
+
   std::shared_ptr<const TransformerWeights> weights_;
   ThreadPool* pool_;
+  std::int64_t max_positions_;
   RopeTable rope_;
-  struct Scratch;
-  std::shared_ptr<Scratch> scratch_;
+  std::unique_ptr<Scratch> scratch_;
 };
 
 }  // namespace weft::nn
