@@ -13,13 +13,27 @@ namespace weft {
 // Quantised types are GGML's blocks as GGUF files hold them; a row of `n`
 // elements takes n / block_elements(t) blocks of block_bytes(t) bytes.
 enum class DType : std::uint8_t {
-  kF32, kF16, kBF16, kF64, kI8, kI16, kI32, kI64, kU8, kBool,
-  kQ8_0, kQ4_0, kQ4_1, kQ4_K, kQ5_K, kQ6_K,
+  kF32,
+  kF16,
+  kBF16,
+  kF64,
+  kI8,
+  kI16,
+  kI32,
+  kI64,
+  kU8,
+  kBool,
+  kQ8_0,
+  kQ4_0,
+  kQ4_1,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,
 };
 
-std::string_view to_string(DType type);                 // "F32", "Q4_1", ...
+std::string_view to_string(DType type);                         // "F32", "Q4_1", ...
 std::optional<DType> dtype_from_string(std::string_view name);  // case-insensitive
-std::int64_t block_elements(DType type);                // 1 for plain types, 32 or 256
+std::int64_t block_elements(DType type);                        // 1 for plain types, 32 or 256
 std::int64_t block_bytes(DType type);
 inline bool is_quantized(DType type) { return block_elements(type) > 1; }
 

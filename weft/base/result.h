@@ -55,27 +55,26 @@ std::unexpected<Error> fail(ErrorCode code, fmt::format_string<Args...> format, 
 }  // namespace weft
 
 // A programming error: prints the place and aborts. Never for outside input.
-#define WEFT_CHECK(condition, ...)                                             \
-  do {                                                                         \
-    if (!(condition)) [[unlikely]]                                             \
-      ::weft::check_failed(__FILE__, __LINE__, #condition,                     \
-                           ::fmt::format("" __VA_ARGS__));                     \
+#define WEFT_CHECK(condition, ...)                                                         \
+  do {                                                                                     \
+    if (!(condition)) [[unlikely]]                                                         \
+      ::weft::check_failed(__FILE__, __LINE__, #condition, ::fmt::format("" __VA_ARGS__)); \
   } while (false)
 
 #define WEFT_CONCAT_INNER(a, b) a##b
 #define WEFT_CONCAT(a, b) WEFT_CONCAT_INNER(a, b)
 
 // Returns the error of `expression` from the enclosing function, if it failed.
-#define WEFT_TRY(expression)                                                   \
-  do {                                                                         \
-    auto weft_status = (expression);                                           \
-    if (!weft_status) return std::unexpected(std::move(weft_status).error());  \
+#define WEFT_TRY(expression)                                                  \
+  do {                                                                        \
+    auto weft_status = (expression);                                          \
+    if (!weft_status) return std::unexpected(std::move(weft_status).error()); \
   } while (false)
 
 // WEFT_ASSIGN(auto x, f()): declares x from a Result, or returns its error.
-#define WEFT_ASSIGN(declaration, expression)                                   \
+#define WEFT_ASSIGN(declaration, expression) \
   WEFT_ASSIGN_INNER(WEFT_CONCAT(weft_result_, __LINE__), declaration, expression)
-#define WEFT_ASSIGN_INNER(name, declaration, expression)                       \
-  auto name = (expression);                                                    \
-  if (!name) return std::unexpected(std::move(name).error());                  \
+#define WEFT_ASSIGN_INNER(name, declaration, expression)      \
+  auto name = (expression);                                   \
+  if (!name) return std::unexpected(std::move(name).error()); \
   declaration = std::move(*name)
