@@ -1,6 +1,6 @@
 #include "weft/model/load.h"
 
-#include "weft/base/file.h"
+#include "weft/model/fetch.h"
 #include "weft/model/gguf_model.h"
 
 namespace weft::model {
@@ -22,9 +22,8 @@ Result<Model> load_gguf(const fs::path& path) {
 Result<fs::path> resolve_model(const std::string& spec) {
   std::error_code error;
   if (fs::exists(spec, error)) return fs::path(spec);
-  if (spec == "smollm2-135m-instruct") {
-    WEFT_ASSIGN(const fs::path cache, cache_dir());
-    const fs::path path = cache / "models" / spec / "SmolLM2-135M-Instruct.Q4_1.gguf";
+  if (const FetchableModel* known = find_fetchable(spec)) {
+    WEFT_ASSIGN(const fs::path path, fetched_path(*known));
     if (fs::exists(path, error)) return path;
     return fail(ErrorCode::kNotFound, "the model '{}' is not here yet; run `weft model fetch {}`",
                 spec, spec);
