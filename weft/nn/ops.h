@@ -38,7 +38,8 @@ void silu_mul(const float* gate_up, std::int64_t rows, std::int64_t n, float* y,
 // GELU, tanh form or erf form.
 void gelu(const float* x, std::int64_t count, bool tanh_form, float* y, ThreadPool& pool);
 
-// max and log-sum-exp of each row of n logits (divided by `temperature`).
+// max and log-sum-exp of each row of n logits, each multiplied by the rounded
+// 1 / temperature. max or lse may be null.
 void log_sum_exp(const float* logits, std::int64_t rows, std::int64_t n, float temperature,
                  float* max, float* lse, ThreadPool& pool);
 // log-probability of `token` in one row: logit/temperature - lse, as sampler and
@@ -48,6 +49,7 @@ float log_prob(const float* logits, std::int64_t n, float temperature, std::int6
 // Our transcendentals, one value at a time (the vector forms give the same bits
 // at the same level).
 float exp_f32(float x);
+void exp_f32(const float* x, std::int64_t n, float* y);
 float log_f32(float x);
 
 }  // namespace weft::nn

@@ -1,0 +1,319 @@
+#include "weft/nn/matmul.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "weft/nn/isa.h"
+#include "weft/nn/matmul_backward.h"
+
+namespace weft::nn {
+namespace {
+
+std::vector<Isa> levels() {
+  std::vector<Isa> result;
+  for (Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAmx}) {
+    const Isa before = cpu_isa();
+    if (set_isa(isa)) result.push_back(isa);
+    (void)set_isa(before);
+  }
+  return result;
+}
+
+class AtLevel : public testing::TestWithParam<Isa> {
+ protected:
+  void SetUp() override {
+    before_ = cpu_isa();
+    ASSERT_TRUE(set_isa(GetParam()));
+  }
+  void TearDown() override { ASSERT_TRUE(set_isa(before_)); }
+
+ private:
+  Isa before_ = Isa::kScalar;
+};
+
+std::vector<float> random_floats(std::mt19937& random, std::int64_t n, float scale = 1.0F) {
+  std::normal_distribution<float> normal(0.0F, scale);
+  std::vector<float> v(static_cast<std::size_t>(n));
+  for (float& x : v) x = normal(random);
+  return v;
+}
+
+TensorView view_of(const std::vector<float>& v, std::int64_t rows, std::int64_t columns) {
+  return {reinterpret_cast<const std::byte*>(v.data()), DType::kF32, {rows, columns}};
+}
+
+// Bits, with all NaNs alike.
+std::vector<std::uint32_t> bits(const std::vector<float>& v) {
+  std::vector<std::uint32_t> r;
+  for (float x : v) r.push_back(std::isnan(x) ? 0x7fc00000U : std::bit_cast<std::uint32_t>(x));
+  return r;
+}
+
+#define EXPECT_SAME_BITS(a, b)                                                                    \
+  do {                                                                                            \
+    const auto bits_a = bits(a), bits_b = bits(b);                                                \
+    ASSERT_EQ(bits_a.size(), bits_b.size());                                                      \
+    std::size_t differ = 0, where = 0;                                                            \
+    for (std::size_t i = 0; i < bits_a.size(); ++i) {                                             \
+      if (bits_a[i] != bits_b[i] && differ++ == 0) where = i;                                     \
+    }                                                                                             \
+    EXPECT_EQ(differ, 0U) << "first at " << where << ": " << (a)[where] << " and " << (b)[where]; \
+  } while (false)
+
+struct Shape {
+  std::int64_t m, out, in;
+};
+const Shape kShapes[] = {{1, 1, 1},    {1, 16, 32},  {1, 129, 64},  {2, 17, 33},   {3, 5, 7},
+                         {5, 64, 576}, {15, 31, 37}, {16, 48, 96},  {17, 80, 40},  {31, 33, 65},
+                         {33, 47, 31}, {48, 16, 64}, {65, 160, 96}, {67, 35, 100}, {130, 192, 64}};
+
+TEST_P(AtLevel, ProductEqualsTheReferenceToTheBit) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  ThreadPool pool(2);
+  for (Compute compute : {Compute::kF32, Compute::kBF16}) {
+    for (const Shape& s : kShapes) {
+      SCOPED_TRACE(testing::Message() << "compute " << int(compute) << " m " << s.m << " out "
+                                      << s.out << " in " << s.in);
+      const std::int64_t ldx = s.in + 3, ldy = s.out + 5;
+      const auto weights = random_floats(random, s.out * s.in, 0.1F);
+      const auto x = random_floats(random, s.m * ldx);
+      const auto bias = random_floats(random, s.out);
+      const auto w = pack_matrix({view_of(weights, s.out, s.in)}, compute, pool);
+      ASSERT_TRUE(w);
+      for (const float* b : {static_cast<const float*>(nullptr), bias.data()}) {
+        std::vector<float> y(static_cast<std::size_t>(s.m * ldy), -7.0F), expected = y;
+        matmul(*w, x.data(), s.m, ldx, b, y.data(), ldy, pool);
+        matmul_reference(*w, x.data(), s.m, ldx, b, expected.data(), ldy);
+        EXPECT_SAME_BITS(y, expected);
+      }
+    }
+  }
+}
+
+TEST_P(AtLevel, ARowsBitsDoNotDependOnTheBatchNorTheThreads) {
+  std::mt19937 random(7);
+  ThreadPool one(1), two(2);
+  for (Compute compute : {Compute::kF32, Compute::kBF16}) {
+    const std::int64_t out = 200, in = 96, m = 150;
+    const auto weights = random_floats(random, out * in);
+    const auto x = random_floats(random, m * in);
+    const auto w = pack_matrix({view_of(weights, out, in)}, compute, one);
+    ASSERT_TRUE(w);
+    std::vector<float> whole(m * out), again(m * out);
+    matmul(*w, x.data(), m, in, nullptr, whole.data(), out, one);
+    matmul(*w, x.data(), m, in, nullptr, again.data(), out, two);
+    EXPECT_SAME_BITS(whole, again);
+    for (std::int64_t size : {1, 3, 16, 40, 70}) {
+      for (std::int64_t row = 0; row < m; row += size) {
+        matmul(*w, x.data() + row * in, std::min(size, m - row), in, nullptr,
+               again.data() + row * out, out, two);
+      }
+      EXPECT_SAME_BITS(whole, again);
+    }
+  }
+}
+
+TEST_P(AtLevel, SpecialValuesAreTheReferences) {
+  std::mt19937 random(11);
+  ThreadPool pool(1);
+  const std::int64_t m = 20, out = 40, in = 70;
+  const float specials[] = {0.0F,
+                            -0.0F,
+                            1e-40F,
+                            -3e-39F,
+                            1.2e-38F,
+                            3e38F,
+                            -3e38F,
+                            std::numeric_limits<float>::infinity(),
+                            std::numeric_limits<float>::quiet_NaN()};
+  for (Compute compute : {Compute::kF32, Compute::kBF16}) {
+    for (std::size_t few : {std::size_t{6}, std::size(specials)}) {
+      auto weights = random_floats(random, out * in, 1e-18F);
+      auto x = random_floats(random, m * in, 1e-19F);
+      for (auto* v : {&weights, &x}) {
+        for (std::size_t i = 0; i < v->size(); i += 1 + random() % 40) {
+          (*v)[i] = specials[random() % few];
+        }
+      }
+      const auto w = pack_matrix({view_of(weights, out, in)}, compute, pool);
+      ASSERT_TRUE(w);
+      std::vector<float> y(m * out), expected(m * out);
+      matmul(*w, x.data(), m, in, nullptr, y.data(), out, pool);
+      matmul_reference(*w, x.data(), m, in, nullptr, expected.data(), out);
+      EXPECT_SAME_BITS(y, expected);
+    }
+  }
+}
+
+TEST_P(AtLevel, StackedMatricesAreOneMatrix) {
+  std::mt19937 random(3);
+  ThreadPool pool(2);
+  const std::int64_t in = 64;
+  const auto a = random_floats(random, 50 * in), b = random_floats(random, 7 * in);
+  auto both = a;
+  both.insert(both.end(), b.begin(), b.end());
+  for (Compute compute : {Compute::kF32, Compute::kBF16}) {
+    const auto stacked = pack_matrix({view_of(a, 50, in), view_of(b, 7, in)}, compute, pool);
+    const auto single = pack_matrix({view_of(both, 57, in)}, compute, pool);
+    ASSERT_TRUE(stacked && single);
+    const auto x = random_floats(random, 9 * in);
+    std::vector<float> y(9 * 57), z(9 * 57);
+    matmul(*stacked, x.data(), 9, in, nullptr, y.data(), 57, pool);
+    matmul(*single, x.data(), 9, in, nullptr, z.data(), 57, pool);
+    EXPECT_SAME_BITS(y, z);
+  }
+}
+
+TEST_P(AtLevel, InputGradientEqualsTheReferenceToTheBit) {
+  std::mt19937 random(5);
+  ThreadPool pool(2);
+  for (Compute compute : {Compute::kF32, Compute::kBF16}) {
+    for (const Shape& s : kShapes) {
+      SCOPED_TRACE(testing::Message() << "compute " << int(compute) << " m " << s.m << " out "
+                                      << s.out << " in " << s.in);
+      const auto weights = random_floats(random, s.out * s.in, 0.1F);
+      const auto dy = random_floats(random, s.m * s.out);
+      const auto w = pack_transposed({view_of(weights, s.out, s.in)}, compute, pool);
+      ASSERT_TRUE(w);
+      EXPECT_EQ(w->out(), s.in);
+      for (bool accumulate : {false, true}) {
+        auto dx = random_floats(random, s.m * s.in), expected = dx;
+        matmul_dx(*w, dy.data(), s.m, s.out, dx.data(), s.in, accumulate, pool);
+        matmul_dx_reference(*w, dy.data(), s.m, s.out, expected.data(), s.in, accumulate);
+        EXPECT_SAME_BITS(dx, expected);
+      }
+    }
+  }
+}
+
+TEST_P(AtLevel, WeightGradientEqualsTheReferenceToTheBit) {
+  std::mt19937 random(6);
+  ThreadPool pool(2);
+  for (Compute compute : {Compute::kF32, Compute::kBF16}) {
+    for (const Shape& s : kShapes) {
+      SCOPED_TRACE(testing::Message() << "compute " << int(compute) << " m " << s.m << " out "
+                                      << s.out << " in " << s.in);
+      std::vector<std::int64_t> segments;
+      for (std::int64_t left = s.m; left > 0; left -= segments.back()) {
+        segments.push_back(std::min<std::int64_t>(left, 1 + random() % 50));
+      }
+      const auto dy = random_floats(random, s.m * s.out), x = random_floats(random, s.m * s.in);
+      auto dw = random_floats(random, s.out * s.in), expected = dw;
+      matmul_dw(compute, {s.out, s.in}, segments, dy.data(), s.out, x.data(), s.in, dw.data(), s.in,
+                pool);
+      matmul_dw_reference(compute, {s.out, s.in}, segments, dy.data(), s.out, x.data(), s.in,
+                          expected.data(), s.in);
+      EXPECT_SAME_BITS(dw, expected);
+    }
+  }
+}
+
+TEST_P(AtLevel, WeightGradientDoesNotDependOnMicroBatches) {
+  std::mt19937 random(8);
+  ThreadPool one(1), two(2);
+  const std::vector<std::int64_t> segments{5, 64, 33, 1, 40};
+  const std::int64_t m = 143, out = 70, in = 50;
+  const auto dy = random_floats(random, m * out), x = random_floats(random, m * in);
+  for (Compute compute : {Compute::kF32, Compute::kBF16}) {
+    std::vector<float> whole(out * in, 0.5F), parts = whole;
+    matmul_dw(compute, {out, in}, segments, dy.data(), out, x.data(), in, whole.data(), in, one);
+    std::int64_t row = 0;
+    for (std::int64_t segment : segments) {
+      matmul_dw(compute, {out, in}, {&segment, 1}, dy.data() + row * out, out, x.data() + row * in,
+                in, parts.data(), in, two);
+      row += segment;
+    }
+    EXPECT_SAME_BITS(whole, parts);
+  }
+}
+
+TEST_P(AtLevel, RepackEqualsAFreshPack) {
+  std::mt19937 random(9);
+  ThreadPool pool(2);
+  for (Compute compute : {Compute::kF32, Compute::kBF16}) {
+    for (std::int64_t in : {64, 37, 16}) {
+      const auto zeros = std::vector<float>(75 * in);
+      const auto a = random_floats(random, 40 * in), b = random_floats(random, 35 * in);
+      const std::vector<TensorView> masters{view_of(a, 40, in), view_of(b, 35, in)};
+      auto forward = pack_matrix({view_of(zeros, 75, in)}, compute, pool);
+      auto transposed = pack_transposed({view_of(zeros, 75, in)}, compute, pool);
+      ASSERT_TRUE(forward && transposed);
+      repack(masters, *forward, *transposed, pool);
+      const auto x = random_floats(random, 5 * in), dy = random_floats(random, 5 * 75);
+      std::vector<float> y(5 * 75), y2 = y, dx(5 * in), dx2 = dx;
+      matmul(*forward, x.data(), 5, in, nullptr, y.data(), 75, pool);
+      matmul(*pack_matrix(masters, compute, pool), x.data(), 5, in, nullptr, y2.data(), 75, pool);
+      matmul_dx(*transposed, dy.data(), 5, 75, dx.data(), in, false, pool);
+      matmul_dx(*pack_transposed(masters, compute, pool), dy.data(), 5, 75, dx2.data(), in, false,
+                pool);
+      EXPECT_SAME_BITS(y, y2);
+      EXPECT_SAME_BITS(dx, dx2);
+    }
+  }
+}
+
+TEST(Matmul, F32IsTheSameAtEveryLevel) {
+  std::mt19937 random(4);
+  ThreadPool pool(2);
+  const std::int64_t m = 37, out = 90, in = 61;
+  const auto weights = random_floats(random, out * in), x = random_floats(random, m * in);
+  const auto w = pack_matrix({view_of(weights, out, in)}, Compute::kF32, pool);
+  const Isa before = cpu_isa();
+  std::vector<float> first;
+  for (Isa isa : levels()) {
+    ASSERT_TRUE(set_isa(isa));
+    std::vector<float> y(m * out);
+    matmul(*w, x.data(), m, in, nullptr, y.data(), out, pool);
+    if (first.empty()) first = y;
+    EXPECT_SAME_BITS(first, y);
+  }
+  ASSERT_TRUE(set_isa(before));
+}
+
+TEST(Matmul, IsNearTheDoubleResult) {
+  std::mt19937 random(4);
+  ThreadPool pool(2);
+  const std::int64_t m = 9, out = 30, in = 300;
+  const auto weights = random_floats(random, out * in), x = random_floats(random, m * in);
+  for (const auto& [compute, bound] : {std::pair{Compute::kF32, 1e-4}, {Compute::kBF16, 0.3}}) {
+    const auto w = pack_matrix({view_of(weights, out, in)}, compute, pool);
+    std::vector<float> y(m * out);
+    matmul(*w, x.data(), m, in, nullptr, y.data(), out, pool);
+    for (std::int64_t r = 0; r < m; ++r) {
+      for (std::int64_t o = 0; o < out; ++o) {
+        double sum = 0.0;
+        for (std::int64_t i = 0; i < in; ++i) sum += double{x[r * in + i]} * weights[o * in + i];
+        EXPECT_NEAR(y[r * out + o], sum, bound);
+      }
+    }
+  }
+}
+
+TEST(Matmul, RefusesWhatItCannotPack) {
+  ThreadPool pool(1);
+  const std::vector<float> a(12);
+  EXPECT_FALSE(pack_matrix({}, Compute::kF32, pool));
+  EXPECT_FALSE(pack_matrix({view_of(a, 3, 4), view_of(a, 4, 3)}, Compute::kF32, pool));
+  EXPECT_FALSE(pack_matrix({view_of(a, 3, 4)}, Compute::kInt8, pool));
+}
+
+TEST(Matmul, NoRowsIsNoWork) {
+  ThreadPool pool(1);
+  const std::vector<float> a(12, 1.0F);
+  const auto w = pack_matrix({view_of(a, 3, 4)}, Compute::kBF16, pool);
+  matmul(*w, nullptr, 0, 4, nullptr, nullptr, 3, pool);
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, AtLevel, testing::ValuesIn(levels()),
+                         [](const auto& info) { return std::string(to_string(info.param)); });
+
+}  // namespace
+}  // namespace weft::nn

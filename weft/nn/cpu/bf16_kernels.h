@@ -1,0 +1,60 @@
+// The bf16 product kernels of one instruction level. Plain data and pointers
+// only (see row_kernels.h).
+#pragma once
+
+#include <cstdint>
+
+namespace weft::nn {
+
+// y[rows, strips] of one block: w strips are [chunks][16][16][2] bf16.
+struct Bf16Block {
+  const std::uint16_t* w;     // first strip
+  std::int64_t strip_stride;  // in uint16
+  std::int64_t strips;
+  std::int64_t columns;  // <= 16 * strips: what is stored of y
+  std::int64_t chunks;   // of 32 columns of x
+  // Rows of x, rounded to bf16 and zero-padded to whole chunks, as `convert`
+  // laid them out; `row` is the first, a multiple of 16.
+  const std::uint16_t* x;
+  std::int64_t row, rows, all_rows;
+  const float* bias;  // of the first column, or null
+  bool accumulate;    // sums start from y
+  float* y;           // of row 0 and the first column
+  std::int64_t ldy;
+};
+
+// One run of rows of dw.
+struct Bf16Gradient {
+  // Pairs of rows: dy_pairs[pair][out][2] and x_pairs[pair][in][2] as the level's
+  // convert_gradient lays them out.
+  const std::uint16_t* dy;
+  const std::uint16_t* x;
+  std::int64_t chunks;  // of 32 rows
+  std::int64_t out, in;
+  std::int64_t out_begin, out_end;  // multiples of 32, or the end
+  float* dw;
+  std::int64_t lddw;
+};
+
+struct Bf16Kernels {
+  // Converts rows [begin, end) of x[m, k] into `to`; begin is a multiple of 16, end
+  // too or m.
+  void (*convert)(const float* x, std::int64_t ldx, std::int64_t m, std::int64_t k,
+                  std::int64_t begin, std::int64_t end, std::uint16_t* to);
+  void (*product)(const Bf16Block& block);
+  // Converts one chunk of up to 32 rows (the rest zero) of `columns` columns for
+  // the gradient; `as_dy` says which operand it is.
+  void (*convert_gradient)(const float* x, std::int64_t ldx, std::int64_t rows,
+                           std::int64_t columns, bool as_dy, std::uint16_t* to);
+  void (*gradient)(const Bf16Gradient& gradient);
+  // Packs up to 32 rows of w (f32): into two strips of `forward` at this chunk of
+  // rows, and as chunk of the transposed matrix into every strip of `transposed`.
+  // Either may be null. Missing rows and columns become zero.
+  void (*pack)(const float* w, std::int64_t ldw, std::int64_t rows, std::int64_t columns,
+               std::uint16_t* forward, std::int64_t forward_stride, std::uint16_t* transposed,
+               std::int64_t transposed_stride);
+};
+
+extern const Bf16Kernels kBf16KernelsScalar, kBf16KernelsAvx2, kBf16KernelsAvx512, kBf16KernelsAmx;
+
+}  // namespace weft::nn

@@ -1,0 +1,275 @@
+// bf16 products by TDPBF16PS. Tiles 0-3 are sums, 4-5 rows of x, 6-7 strips of
+// w. A chunk of 32 columns is one instruction: its even and its odd products are
+// summed apart over 16 pairs, added, and the result added to the sum.
+#include <immintrin.h>
+
+#include "weft/nn/cpu/bf16_convert_avx512.h"
+#include "weft/nn/cpu/bf16_kernels.h"
+#include "weft/nn/cpu/tiles_amx.h"
+
+namespace weft::nn {
+namespace {
+
+constexpr std::int64_t kTile = 512;    // bf16 of a tile
+constexpr std::int64_t kTileRow = 64;  // bytes
+
+// Sums of `first` and `second` rows (tiles 0, 1 and 2, 3; x in 4 and 5).
+void configure(std::int64_t first, std::int64_t second) {
+  TileConfig config;
+  for (int t = 0; t < 8; ++t) {
+    config.column_bytes[t] = 64;
+    config.rows[t] = 16;
+  }
+  const auto a = static_cast<std::uint8_t>(first), b = static_cast<std::uint8_t>(second);
+  config.rows[0] = config.rows[1] = config.rows[4] = a;
+  config.rows[2] = config.rows[3] = config.rows[5] = b;
+  load_config(config);
+}
+
+// All four sums of `rows` rows (tiles 0-3; x in 4).
+void configure_one(std::int64_t rows) {
+  TileConfig config;
+  for (int t = 0; t < 8; ++t) {
+    config.column_bytes[t] = 64;
+    config.rows[t] = static_cast<std::uint8_t>(t < 5 ? rows : 16);
+  }
+  load_config(config);
+}
+
+// Where one sum tile goes: up to 16 by 16 floats of y.
+struct Target {
+  float* y;
+  std::int64_t ldy, rows, columns;
+  const float* bias;
+};
+
+inline Target target(const Bf16Block& b, std::int64_t row, std::int64_t rows, std::int64_t strip) {
+  return {b.y + row * b.ldy + strip * 16, b.ldy, rows, b.columns - strip * 16,
+          b.bias == nullptr ? nullptr : b.bias + strip * 16};
+}
+inline bool direct(const Target& t) { return t.columns >= 16 && t.bias == nullptr; }
+
+// Copies y into a 16 x 16 buffer for a tile load, or adds the bias on the way back.
+void fetch(const Target& t, float* buffer) {
+  const __mmask16 mask = first_lanes(t.columns);
+  for (std::int64_t r = 0; r < t.rows; ++r) {
+    _mm512_store_ps(buffer + r * 16, _mm512_maskz_loadu_ps(mask, t.y + r * t.ldy));
+  }
+}
+void deliver(const Target& t, const float* buffer) {
+  const __mmask16 mask = first_lanes(t.columns);
+  const __m512 bias = t.bias == nullptr ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(mask, t.bias);
+  for (std::int64_t r = 0; r < t.rows; ++r) {
+    __m512 v = _mm512_load_ps(buffer + r * 16);
+    if (t.bias != nullptr) v = _mm512_add_ps(v, bias);
+    _mm512_mask_storeu_ps(t.y + r * t.ldy, mask, v);
+  }
+}
+
+#define WEFT_BEGIN_SUM(tile, place)                   \
+  if (!b.accumulate) {                                \
+    _tile_zero(tile);                                 \
+  } else if ((place).columns >= 16) {                 \
+    WEFT_TILE_LOAD(tile, (place).y, (place).ldy * 4); \
+  } else {                                            \
+    fetch(place, buffer);                             \
+    WEFT_TILE_LOAD(tile, buffer, kTileRow);           \
+  }
+#define WEFT_END_SUM(tile, place)                      \
+  if (direct(place)) {                                 \
+    WEFT_TILE_STORE(tile, (place).y, (place).ldy * 4); \
+  } else {                                             \
+    WEFT_TILE_STORE(tile, buffer, kTileRow);           \
+    deliver(place, buffer);                            \
+  }
+
+// Two row tiles by two strips: every tile loaded is used twice.
+void tile_2x2(const Bf16Block& b, std::int64_t row, std::int64_t second_rows, std::int64_t strip) {
+  alignas(64) float buffer[256];
+  const Target t0 = target(b, row, 16, strip), t1 = target(b, row, 16, strip + 1);
+  const Target t2 = target(b, row + 16, second_rows, strip);
+  const Target t3 = target(b, row + 16, second_rows, strip + 1);
+  WEFT_BEGIN_SUM(0, t0)
+  WEFT_BEGIN_SUM(1, t1)
+  WEFT_BEGIN_SUM(2, t2)
+  WEFT_BEGIN_SUM(3, t3)
+  const std::int64_t chunks = b.chunks;
+  const std::uint16_t* a0 = b.x + row / 16 * chunks * kTile;
+  const std::uint16_t* a1 = a0 + chunks * kTile;
+  const std::uint16_t* w0 = b.w + strip * b.strip_stride;
+  const std::uint16_t* w1 = w0 + b.strip_stride;
+  for (std::int64_t c = 0; c < chunks; ++c) {
+    WEFT_TILE_LOAD(4, a0 + c * kTile, kTileRow);
+    WEFT_TILE_LOAD(6, w0 + c * kTile, kTileRow);
+    WEFT_TILE_LOAD(7, w1 + c * kTile, kTileRow);
+    _tile_dpbf16ps(0, 4, 6);
+    WEFT_TILE_LOAD(5, a1 + c * kTile, kTileRow);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  WEFT_END_SUM(0, t0)
+  WEFT_END_SUM(1, t1)
+  WEFT_END_SUM(2, t2)
+  WEFT_END_SUM(3, t3)
+}
+
+// Two row tiles by one strip.
+void tile_2x1(const Bf16Block& b, std::int64_t row, std::int64_t second_rows, std::int64_t strip) {
+  alignas(64) float buffer[256];
+  const Target t0 = target(b, row, 16, strip), t2 = target(b, row + 16, second_rows, strip);
+  WEFT_BEGIN_SUM(0, t0)
+  WEFT_BEGIN_SUM(2, t2)
+  const std::int64_t chunks = b.chunks;
+  const std::uint16_t* a0 = b.x + row / 16 * chunks * kTile;
+  const std::uint16_t* a1 = a0 + chunks * kTile;
+  const std::uint16_t* w0 = b.w + strip * b.strip_stride;
+  for (std::int64_t c = 0; c < chunks; ++c) {
+    WEFT_TILE_LOAD(6, w0 + c * kTile, kTileRow);
+    WEFT_TILE_LOAD(4, a0 + c * kTile, kTileRow);
+    WEFT_TILE_LOAD(5, a1 + c * kTile, kTileRow);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(2, 5, 6);
+  }
+  WEFT_END_SUM(0, t0)
+  WEFT_END_SUM(2, t2)
+}
+
+// One row tile by four strips, for up to 16 rows.
+void tile_1x4(const Bf16Block& b, std::int64_t row, std::int64_t rows, std::int64_t strip) {
+  alignas(64) float buffer[256];
+  const Target t0 = target(b, row, rows, strip), t1 = target(b, row, rows, strip + 1);
+  const Target t2 = target(b, row, rows, strip + 2), t3 = target(b, row, rows, strip + 3);
+  WEFT_BEGIN_SUM(0, t0)
+  WEFT_BEGIN_SUM(1, t1)
+  WEFT_BEGIN_SUM(2, t2)
+  WEFT_BEGIN_SUM(3, t3)
+  const std::int64_t chunks = b.chunks, stride = b.strip_stride;
+  const std::uint16_t* a = b.x + row / 16 * chunks * kTile;
+  const std::uint16_t* w = b.w + strip * stride;
+  for (std::int64_t c = 0; c < chunks; ++c, w += kTile) {
+    WEFT_TILE_LOAD(4, a + c * kTile, kTileRow);
+    WEFT_TILE_LOAD(6, w, kTileRow);
+    _tile_dpbf16ps(0, 4, 6);
+    WEFT_TILE_LOAD(7, w + stride, kTileRow);
+    _tile_dpbf16ps(1, 4, 7);
+    WEFT_TILE_LOAD(6, w + 2 * stride, kTileRow);
+    _tile_dpbf16ps(2, 4, 6);
+    WEFT_TILE_LOAD(7, w + 3 * stride, kTileRow);
+    _tile_dpbf16ps(3, 4, 7);
+  }
+  WEFT_END_SUM(0, t0)
+  WEFT_END_SUM(1, t1)
+  WEFT_END_SUM(2, t2)
+  WEFT_END_SUM(3, t3)
+}
+
+void tile_1x1(const Bf16Block& b, std::int64_t row, std::int64_t rows, std::int64_t strip) {
+  alignas(64) float buffer[256];
+  const Target t0 = target(b, row, rows, strip);
+  WEFT_BEGIN_SUM(0, t0)
+  const std::int64_t chunks = b.chunks;
+  const std::uint16_t* a = b.x + row / 16 * chunks * kTile;
+  const std::uint16_t* w = b.w + strip * b.strip_stride;
+  for (std::int64_t c = 0; c < chunks; ++c) {
+    WEFT_TILE_LOAD(4, a + c * kTile, kTileRow);
+    WEFT_TILE_LOAD(6, w + c * kTile, kTileRow);
+    _tile_dpbf16ps(0, 4, 6);
+  }
+  WEFT_END_SUM(0, t0)
+}
+
+void row_tile(const Bf16Block& b, std::int64_t row, std::int64_t rows) {
+  configure_one(rows);
+  std::int64_t strip = 0;
+  for (; strip + 4 <= b.strips; strip += 4) tile_1x4(b, row, rows, strip);
+  for (; strip < b.strips; ++strip) tile_1x1(b, row, rows, strip);
+}
+
+void product_amx(const Bf16Block& b) {
+  std::int64_t row = b.row;
+  const std::int64_t end = b.row + b.rows;
+  std::int64_t configured = 0;
+  for (; row + 16 < end; row += 32) {
+    const std::int64_t second = end - row - 16 < 16 ? end - row - 16 : 16;
+    if (configured != second) configure(16, second);
+    configured = second;
+    std::int64_t strip = 0;
+    for (; strip + 2 <= b.strips; strip += 2) tile_2x2(b, row, second, strip);
+    if (strip < b.strips) tile_2x1(b, row, second, strip);
+  }
+  if (row < end) row_tile(b, row, end - row);
+  _tile_release();
+}
+
+// dw: 32 outputs by 32 columns, or the parts of it that exist.
+void gradient_2x2(const Bf16Gradient& g, std::int64_t o, std::int64_t column) {
+  alignas(64) float buffers[4][256];
+  const std::int64_t out_tiles = (g.out + 15) / 16, in_tiles = (g.in + 15) / 16;
+  const bool two_rows = o + 16 < g.out, two_columns = column + 16 < g.in;
+  Target t[4];
+  for (int i = 0; i < 4; ++i) {
+    const std::int64_t row = o + i / 2 * 16, at = column + i % 2 * 16;
+    const std::int64_t rows = g.out - row < 16 ? g.out - row : 16;
+    t[i] = {g.dw + row * g.lddw + at, g.lddw, rows, g.in - at, nullptr};
+  }
+  const bool whole = t[3].rows == 16 && t[3].columns >= 16;
+  if (whole) {
+    WEFT_TILE_LOAD(0, t[0].y, g.lddw * 4);
+    WEFT_TILE_LOAD(1, t[1].y, g.lddw * 4);
+    WEFT_TILE_LOAD(2, t[2].y, g.lddw * 4);
+    WEFT_TILE_LOAD(3, t[3].y, g.lddw * 4);
+  } else {
+    for (int i = 0; i < 4; ++i) {
+      if (t[i].rows > 0 && t[i].columns > 0) fetch(t[i], buffers[i]);
+    }
+    WEFT_TILE_LOAD(0, buffers[0], kTileRow);
+    WEFT_TILE_LOAD(1, buffers[1], kTileRow);
+    WEFT_TILE_LOAD(2, buffers[2], kTileRow);
+    WEFT_TILE_LOAD(3, buffers[3], kTileRow);
+  }
+  const std::uint16_t* a0 = g.dy + o / 16 * kTile;
+  const std::uint16_t* a1 = two_rows ? a0 + kTile : a0;
+  const std::uint16_t* x0 = g.x + column / 16 * kTile;
+  const std::uint16_t* x1 = two_columns ? x0 + kTile : x0;
+  for (std::int64_t chunk = 0; chunk < g.chunks; ++chunk) {
+    const std::int64_t a = chunk * out_tiles * kTile, x = chunk * in_tiles * kTile;
+    WEFT_TILE_LOAD(4, a0 + a, kTileRow);
+    WEFT_TILE_LOAD(6, x0 + x, kTileRow);
+    WEFT_TILE_LOAD(7, x1 + x, kTileRow);
+    _tile_dpbf16ps(0, 4, 6);
+    WEFT_TILE_LOAD(5, a1 + a, kTileRow);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  if (whole) {
+    WEFT_TILE_STORE(0, t[0].y, g.lddw * 4);
+    WEFT_TILE_STORE(1, t[1].y, g.lddw * 4);
+    WEFT_TILE_STORE(2, t[2].y, g.lddw * 4);
+    WEFT_TILE_STORE(3, t[3].y, g.lddw * 4);
+  } else {
+    WEFT_TILE_STORE(0, buffers[0], kTileRow);
+    WEFT_TILE_STORE(1, buffers[1], kTileRow);
+    WEFT_TILE_STORE(2, buffers[2], kTileRow);
+    WEFT_TILE_STORE(3, buffers[3], kTileRow);
+    for (int i = 0; i < 4; ++i) {
+      if (t[i].rows > 0 && t[i].columns > 0) deliver(t[i], buffers[i]);
+    }
+  }
+}
+
+void gradient_amx(const Bf16Gradient& g) {
+  configure(16, 16);
+  for (std::int64_t o = g.out_begin; o < g.out_end; o += 32) {
+    for (std::int64_t column = 0; column < g.in; column += 32) gradient_2x2(g, o, column);
+  }
+  _tile_release();
+}
+
+}  // namespace
+
+const Bf16Kernels kBf16KernelsAmx = {convert_avx512, product_amx, convert_gradient_avx512,
+                                     gradient_amx, pack_avx512};
+
+}  // namespace weft::nn

@@ -1,0 +1,209 @@
+// The products' drivers: convert x, cut the result into units, run the kernels.
+#include "weft/nn/matmul.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "weft/nn/cpu/dispatch.h"
+#include "weft/nn/cpu/int8_kernels.h"
+#include "weft/nn/cpu/packed_matrix.h"
+#include "weft/nn/matmul_backward.h"
+
+namespace weft::nn {
+namespace {
+
+// A strip range of one part; units of work are panels by runs of rows.
+struct Panel {
+  const Part* part;
+  std::int64_t first, strips;
+};
+
+struct Product {
+  const PackedMatrix::Data* w;
+  const float* x;
+  std::int64_t m, ldx;
+  const float* bias;
+  bool accumulate;
+  float* y;
+  std::int64_t ldy;
+};
+
+// Panels of at most `budget` bytes, so that one stays in the second-level cache
+// (2 MiB on the machines measured, shared with x and y) over all its rows.
+std::vector<Panel> panels_of(const PackedMatrix::Data& w, std::int64_t least, std::int64_t budget) {
+  std::vector<Panel> panels;
+  for (const Part& part : w.parts) {
+    const std::int64_t fit = budget / std::max<std::int64_t>(part.strip_bytes, 1);
+    const std::int64_t size = std::max(fit / least * least, least);
+    for (std::int64_t first = 0; first < part.strips; first += size) {
+      panels.push_back({&part, first, std::min(size, part.strips - first)});
+    }
+  }
+  return panels;
+}
+
+// Calls body(panel, first row, rows) for all units, panel by panel. 1 << 17
+// multiply-adds is the least worth waking a thread for (about 2 us with AMX).
+template <class Body>
+void run_units(const Product& p, const std::vector<Panel>& panels, std::int64_t run_rows,
+               ThreadPool& pool, const Body& body) {
+  const std::int64_t runs = (p.m + run_rows - 1) / run_rows;
+  const std::int64_t units = runs * std::ssize(panels);
+  const std::int64_t work = p.m * p.w->out * p.w->in / std::max<std::int64_t>(units, 1) + 1;
+  const std::int64_t grain = std::max<std::int64_t>((std::int64_t{1} << 17) / work, 1);
+  pool.parallel_for(units, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t unit = begin; unit < end; ++unit) {
+      const std::int64_t row = unit % runs * run_rows;
+      body(panels[static_cast<std::size_t>(unit / runs)], row, std::min(run_rows, p.m - row));
+    }
+  });
+}
+
+void product_f32(const Product& p, ThreadPool& pool) {
+  const std::int64_t k = p.w->in;
+  const std::int64_t budget = p.m <= 8 ? 0 : std::int64_t{512} << 10;
+  const std::vector<Panel> panels = panels_of(*p.w, p.m <= 8 ? 8 : 2, budget);
+  run_units(p, panels, 64, pool, [&](const Panel& panel, std::int64_t row, std::int64_t rows) {
+    const std::int64_t column = panel.part->first_row + panel.first * kStrip;
+    const std::int64_t columns =
+        std::min(panel.part->rows - panel.first * kStrip, panel.strips * kStrip);
+    row_kernels().product_f32(reinterpret_cast<const float*>(p.w->strip(*panel.part, panel.first)),
+                              k, panel.strips, columns, p.x + row * p.ldx, rows, p.ldx,
+                              p.bias == nullptr ? nullptr : p.bias + column, p.accumulate,
+                              p.y + row * p.ldy + column, p.ldy);
+  });
+}
+
+void product_bf16(const Product& p, ThreadPool& pool) {
+  const Bf16Kernels& kernels = bf16_kernels();
+  const std::int64_t k = p.w->in, chunks = (k + kChunk - 1) / kChunk;
+  const std::int64_t row_blocks = (p.m + 15) / 16;
+  thread_local Scratch scratch;
+  auto* x = scratch.get<std::uint16_t>(static_cast<std::size_t>(row_blocks * chunks * 512));
+  pool.parallel_for(row_blocks, row_grain(16 * k), [&](std::int64_t begin, std::int64_t end) {
+    kernels.convert(p.x, p.ldx, p.m, k, begin * 16, std::min(end * 16, p.m), x);
+  });
+  const bool few = p.m <= 64;
+  const std::vector<Panel> panels = panels_of(*p.w, 4, few ? 0 : std::int64_t{768} << 10);
+  const std::int64_t run_rows = few ? 64 : p.m < 512 ? 64 : 256;
+  run_units(
+      p, panels, run_rows, pool, [&](const Panel& panel, std::int64_t row, std::int64_t rows) {
+        const std::int64_t column = panel.part->first_row + panel.first * kStrip;
+        Bf16Block block;
+        block.w = reinterpret_cast<const std::uint16_t*>(p.w->strip(*panel.part, panel.first));
+        block.strip_stride = panel.part->strip_bytes / 2;
+        block.strips = panel.strips;
+        block.columns = std::min(panel.part->rows - panel.first * kStrip, panel.strips * kStrip);
+        block.chunks = chunks;
+        block.x = x;
+        block.row = row;
+        block.rows = rows;
+        block.all_rows = p.m;
+        block.bias = p.bias == nullptr ? nullptr : p.bias + column;
+        block.accumulate = p.accumulate;
+        block.y = p.y + column;
+        block.ldy = p.ldy;
+        kernels.product(block);
+      });
+}
+
+void check_apart(const float* x, std::int64_t ldx, std::int64_t k, const float* y, std::int64_t ldy,
+                 std::int64_t n, std::int64_t m) {
+  WEFT_CHECK(ldx >= k && ldy >= n, "strides {} and {} for rows of {} and {}", ldx, ldy, k, n);
+  const float* x_end = x + (m - 1) * ldx + k;
+  const float* y_end = y + (m - 1) * ldy + n;
+  // Interleaved rows of one buffer (a column range each) do not overlap.
+  const bool apart = x_end <= y || y_end <= x ||
+                     (ldx == ldy && m > 1 && ((y > x ? y - x : x - y) % ldx) >= (y > x ? k : n) &&
+                      ((y > x ? y - x : x - y) % ldx) + (y > x ? n : k) <= ldx);
+  WEFT_CHECK(apart, "the input and the result of a product overlap");
+}
+
+void product(const Product& p, ThreadPool& pool) {
+  if (p.m == 0 || p.w->out == 0) return;
+  check_apart(p.x, p.ldx, p.w->in, p.y, p.ldy, p.w->out, p.m);
+  switch (p.w->compute) {
+    case Compute::kF32:
+      product_f32(p, pool);
+      break;
+    case Compute::kBF16:
+      product_bf16(p, pool);
+      break;
+    case Compute::kInt8:
+      product_int8(*p.w, p.x, p.m, p.ldx, p.bias, p.y, p.ldy, pool);
+      break;
+  }
+}
+
+// f32 dw: pieces of rows of dw.
+void dw_f32(GradientShape shape, std::int64_t rows, const float* dy, std::int64_t lddy,
+            const float* x, std::int64_t ldx, float* dw, std::int64_t lddw, ThreadPool& pool) {
+  const std::int64_t grain =
+      std::max<std::int64_t>((std::int64_t{1} << 17) / (rows * shape.in + 1), 1);
+  pool.parallel_for(shape.out, grain, [&](std::int64_t begin, std::int64_t end) {
+    row_kernels().gradient_f32(dy, lddy, x, ldx, rows, begin, end, shape.in, dw, lddw);
+  });
+}
+
+}  // namespace
+
+void matmul(const PackedMatrix& w, const float* x, std::int64_t m, std::int64_t ldx,
+            const float* bias, float* y, std::int64_t ldy, ThreadPool& pool) {
+  product({w.data(), x, m, ldx, bias, false, y, ldy}, pool);
+}
+
+void matmul_dx(const PackedMatrix& transposed, const float* dy, std::int64_t m, std::int64_t lddy,
+               float* dx, std::int64_t lddx, bool accumulate, ThreadPool& pool) {
+  product({transposed.data(), dy, m, lddy, nullptr, accumulate, dx, lddx}, pool);
+}
+
+void matmul_dw(Compute compute, GradientShape shape, std::span<const std::int64_t> segments,
+               const float* dy, std::int64_t lddy, const float* x, std::int64_t ldx, float* dw,
+               std::int64_t lddw, ThreadPool& pool) {
+  WEFT_CHECK(compute != Compute::kInt8, "there is no int8 backward product");
+  std::int64_t rows = 0, chunks = 0;
+  struct Piece {
+    std::int64_t row, rows;
+  };
+  std::vector<Piece> pieces;
+  for (std::int64_t segment : segments) {
+    for (std::int64_t at = 0; at < segment; at += kChunk) {
+      pieces.push_back({rows + at, std::min(kChunk, segment - at)});
+    }
+    rows += segment;
+  }
+  chunks = std::ssize(pieces);
+  if (rows == 0 || shape.out == 0 || shape.in == 0) return;
+  WEFT_CHECK(lddy >= shape.out && ldx >= shape.in && lddw >= shape.in,
+             "strides {}, {}, {} of a [{}, {}] gradient", lddy, ldx, lddw, shape.out, shape.in);
+  if (compute == Compute::kF32) {
+    dw_f32(shape, rows, dy, lddy, x, ldx, dw, lddw, pool);
+    return;
+  }
+  const Bf16Kernels& kernels = bf16_kernels();
+  const std::int64_t out_elements = round_up(shape.out, kStrip) * kChunk;
+  const std::int64_t in_elements = round_up(shape.in, kStrip) * kChunk;
+  thread_local Scratch scratch;
+  auto* dy_tiles =
+      scratch.get<std::uint16_t>(static_cast<std::size_t>(chunks * (out_elements + in_elements)));
+  auto* x_tiles = dy_tiles + chunks * out_elements;
+  pool.parallel_for(chunks, row_grain(out_elements + in_elements),
+                    [&](std::int64_t begin, std::int64_t end) {
+                      for (std::int64_t i = begin; i < end; ++i) {
+                        const Piece& piece = pieces[static_cast<std::size_t>(i)];
+                        kernels.convert_gradient(dy + piece.row * lddy, lddy, piece.rows, shape.out,
+                                                 true, dy_tiles + i * out_elements);
+                        kernels.convert_gradient(x + piece.row * ldx, ldx, piece.rows, shape.in,
+                                                 false, x_tiles + i * in_elements);
+                      }
+                    });
+  const std::int64_t out_pairs = (shape.out + 31) / 32;
+  const std::int64_t grain =
+      std::max<std::int64_t>((std::int64_t{1} << 17) / (rows * shape.in * 32 + 1), 1);
+  pool.parallel_for(out_pairs, grain, [&](std::int64_t begin, std::int64_t end) {
+    kernels.gradient({dy_tiles, x_tiles, chunks, shape.out, shape.in, begin * 32,
+                      std::min(end * 32, shape.out), dw, lddw});
+  });
+}
+
+}  // namespace weft::nn
