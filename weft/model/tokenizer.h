@@ -27,6 +27,14 @@ struct EncodeOptions {
   bool parse_special = false;  // recognise special tokens written in the text
 };
 
+// How far the decoding of one sequence has come.
+struct DecodeState {
+  bool first = true;           // no token was decoded yet
+  std::int64_t stripped = 0;   // characters taken off the beginning so far
+  bool strip_done = false;
+  std::string held;            // bytes that later tokens may complete
+};
+
 // Immutable after it is made; every method may be called from many threads.
 class Tokenizer {
  public:
@@ -38,7 +46,12 @@ class Tokenizer {
   virtual std::string token_bytes(TokenId id) const = 0;
   // The text of a sequence as the reference library gives it, invalid UTF-8
   // replaced by U+FFFD.
-  virtual std::string decode(std::span<const TokenId> ids, bool skip_special = true) const = 0;
+  std::string decode(std::span<const TokenId> ids, bool skip_special = true) const;
+  // The same token by token: appends the text that is certain after `id`, and at the
+  // end what was held back.
+  virtual void decode_next(TokenId id, bool skip_special, DecodeState& state,
+                           std::string& text) const = 0;
+  virtual void decode_end(DecodeState& state, std::string& text) const = 0;
 
   virtual std::int64_t vocab_size() const = 0;
   virtual TokenId bos() const = 0;                         // -1 = none
@@ -52,7 +65,9 @@ class Tokenizer {
 };
 
 // Streams decode() of a growing sequence: push() returns the new text, holding
-// back bytes that may be the start of a character. One object per sequence.
+// back bytes that may be the start of a character (where a vocabulary spells rare
+// characters as byte tokens: the whole run of them, which decodes as one). All
+// pieces together are decode() of the sequence. One object per sequence.
 class StreamDecoder {
  public:
   StreamDecoder(std::shared_ptr<const Tokenizer> tokenizer, bool skip_special = true);
@@ -62,8 +77,7 @@ class StreamDecoder {
  private:
   std::shared_ptr<const Tokenizer> tokenizer_;
   bool skip_special_;
-  bool first_ = true;
-  std::string pending_;
+  DecodeState state_;
 };
 
 class GgufFile;
