@@ -178,8 +178,8 @@ Status BpeModel::add_scored_merges(const ModelSpec& spec, std::string_view where
       if (left == symbols.end()) continue;
       const auto right = symbols.find(text.substr(cut));
       if (right == symbols.end()) continue;
-      merges.push_back({pair_of(left->second, right->second), rank,
-                        static_cast<std::uint32_t>(id)});
+      merges.push_back(
+          {pair_of(left->second, right->second), rank, static_cast<std::uint32_t>(id)});
     }
   }
   build_table(std::move(merges));

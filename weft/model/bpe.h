@@ -94,7 +94,7 @@ class BpeModel {
   // token themselves but part of one.
   std::unordered_map<char32_t, std::uint32_t> characters_, last_characters_;
   std::vector<std::string> extra_characters_;
-  ByteTrie words_;         // for ignore_merges
+  ByteTrie words_;  // for ignore_merges
   ByteTrie user_defined_;
   std::vector<Merge> table_;
   std::uint64_t mask_ = 0;

@@ -47,9 +47,7 @@ const std::string& byte_character(unsigned char byte) {
   return characters[byte];
 }
 
-int character_byte(char32_t character) {
-  return character < kAlphabetEnd ? kBytes[character] : -1;
-}
+int character_byte(char32_t character) { return character < kAlphabetEnd ? kBytes[character] : -1; }
 
 std::string bytes_to_alphabet(std::string_view bytes) {
   std::string out;

@@ -52,7 +52,7 @@ class ByteTrie {
 
   std::array<std::int32_t, 256> roots_;
   std::vector<Node> nodes_;
-  std::vector<unsigned char> edge_bytes_;   // of a node: sorted
+  std::vector<unsigned char> edge_bytes_;  // of a node: sorted
   std::vector<std::int32_t> edge_targets_;
 };
 

@@ -16,8 +16,7 @@ std::string unicode_map(const std::string& text, int options) {
   utf8proc_uint8_t* mapped = nullptr;
   const utf8proc_ssize_t length = utf8proc_map(
       reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-      static_cast<utf8proc_ssize_t>(text.size()), &mapped,
-      static_cast<utf8proc_option_t>(options));
+      static_cast<utf8proc_ssize_t>(text.size()), &mapped, static_cast<utf8proc_option_t>(options));
   if (length < 0) return text;  // only for invalid UTF-8 or lack of memory
   std::string out(reinterpret_cast<const char*>(mapped), static_cast<std::size_t>(length));
   std::free(mapped);
@@ -239,8 +238,7 @@ std::size_t CharacterMap::find(std::string_view text, std::size_t at, bool longe
 }
 
 Result<Normalizer> Normalizer::make(const std::vector<NormalizerSpec>& specs,
-                                    std::vector<std::string> user_defined,
-                                    std::string_view where) {
+                                    std::vector<std::string> user_defined, std::string_view where) {
   Normalizer normalizer;
   for (const NormalizerSpec& spec : specs) {
     Step step{spec, nullptr, nullptr};

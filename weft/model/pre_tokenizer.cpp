@@ -18,8 +18,7 @@ Result<PreTokenizer> PreTokenizer::make(const std::vector<PreTokenizerSpec>& spe
   Status failed;
   const auto add_split = [&](std::string_view pattern, bool is_regex, SplitBehavior behavior,
                              bool invert) {
-    Step step{.kind = StepKind::kSplit, .pattern = {}, .behavior = behavior, .invert = invert,
-              .content = {}};
+    Step step{.kind = StepKind::kSplit, .behavior = behavior, .invert = invert};
     if (is_regex) {
       auto compiled = SplitPattern::regex(pattern, where);
       if (!compiled) {
@@ -37,7 +36,7 @@ Result<PreTokenizer> PreTokenizer::make(const std::vector<PreTokenizerSpec>& spe
     switch (spec.kind) {
       case Kind::kByteLevel:
         if (spec.add_prefix_space) {
-          made.steps_.push_back({.kind = StepKind::kPrefixSpace, .pattern = {}, .content = {}});
+          made.steps_.push_back({.kind = StepKind::kPrefixSpace});
         }
         if (spec.use_regex) add_split(kGpt2Pattern, true, SplitBehavior::kIsolated, false);
         break;
@@ -82,8 +81,7 @@ void PreTokenizer::split(std::string_view text, bool first, WordSink& sink) cons
   run(0, text, first, sink);
 }
 
-void PreTokenizer::run(std::size_t index, std::string_view text, bool first,
-                       WordSink& sink) const {
+void PreTokenizer::run(std::size_t index, std::string_view text, bool first, WordSink& sink) const {
   if (text.empty()) return;
   if (index == steps_.size()) {
     sink.word(text);

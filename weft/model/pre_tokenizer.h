@@ -29,10 +29,10 @@ class PreTokenizer {
   enum class StepKind { kSplit, kPrefixSpace, kMetaspace };
   struct Step {
     StepKind kind;
-    std::vector<SplitPattern> pattern;  // one, or none
+    std::vector<SplitPattern> pattern = {};  // one, or none
     SplitBehavior behavior = SplitBehavior::kIsolated;
     bool invert = false;
-    std::string content;
+    std::string content = {};
     PrependScheme prepend = PrependScheme::kAlways;
     bool split = true;
   };

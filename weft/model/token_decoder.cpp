@@ -26,9 +26,9 @@ std::string replace_all(std::string_view text, std::string_view what, std::strin
 // What `tokenizers` calls cleanup: English spacing around punctuation.
 std::string clean_up(std::string text) {
   constexpr std::pair<std::string_view, std::string_view> kRules[] = {
-      {" .", "."},    {" ?", "?"},     {" !", "!"},           {" ,", ","},
-      {" ' ", "'"},   {" n't", "n't"}, {" 'm", "'m"},         {" do not", " don't"},
-      {" 's", "'s"},  {" 've", "'ve"}, {" 're", "'re"},
+      {" .", "."},   {" ?", "?"},     {" !", "!"},     {" ,", ","},
+      {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},   {" do not", " don't"},
+      {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
   };
   for (const auto& [what, by] : kRules) text = replace_all(text, what, by);
   return text;

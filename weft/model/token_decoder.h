@@ -30,8 +30,8 @@ class TokenDecoder {
   void hold_and_append(std::string_view bytes, DecodeState& state, std::string& text) const;
 
   Form form_ = Form::kJoinedBySpace;
-  std::vector<DecoderSpec> steps_;     // each token
-  std::vector<DecoderSpec> fused_;     // the whole text: kStrip at its beginning
+  std::vector<DecoderSpec> steps_;  // each token
+  std::vector<DecoderSpec> fused_;  // the whole text: kStrip at its beginning
   bool byte_fallback_ = false;
 };
 

@@ -4,13 +4,17 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "weft/base/json.h"
 #include "weft/base/result.h"
+
+namespace weft {
+using Json = nlohmann::ordered_json;  // weft/base/json.h has the whole type
+}
 
 namespace weft::model {
 
@@ -19,7 +23,7 @@ using TokenId = std::int32_t;
 struct SpecialToken {
   TokenId id;
   std::string text;
-  bool special = true;   // hidden from decoded text when skip_special is set
+  bool special = true;  // hidden from decoded text when skip_special is set
 };
 
 struct EncodeOptions {
@@ -29,10 +33,10 @@ struct EncodeOptions {
 
 // How far the decoding of one sequence has come.
 struct DecodeState {
-  bool first = true;           // no token was decoded yet
-  std::int64_t stripped = 0;   // characters taken off the beginning so far
+  bool first = true;          // no token was decoded yet
+  std::int64_t stripped = 0;  // characters taken off the beginning so far
   bool strip_done = false;
-  std::string held;            // bytes that later tokens may complete
+  std::string held;  // bytes that later tokens may complete
 };
 
 // Immutable after it is made; every method may be called from many threads.
@@ -54,11 +58,11 @@ class Tokenizer {
   virtual void decode_end(DecodeState& state, std::string& text) const = 0;
 
   virtual std::int64_t vocab_size() const = 0;
-  virtual TokenId bos() const = 0;                         // -1 = none
-  virtual const std::vector<TokenId>& eos() const = 0;     // ids that end a reply
+  virtual TokenId bos() const = 0;                      // -1 = none
+  virtual const std::vector<TokenId>& eos() const = 0;  // ids that end a reply
   virtual const std::vector<SpecialToken>& special_tokens() const = 0;
   virtual TokenId find_token(std::string_view text) const = 0;  // -1 = none
-  virtual std::string kind() const = 0;                    // "bpe", "sentencepiece-bpe", ...
+  virtual std::string kind() const = 0;                         // "bpe", "sentencepiece-bpe", ...
 
   // This tokenizer as a Hugging Face tokenizer.json, where its kind has one.
   virtual Result<Json> to_tokenizer_json() const = 0;

@@ -30,29 +30,23 @@ struct NormalizerSpec {
     kStrip,         // white space at `left`, `right`
     kStripAccents,  // drops the marks (Mn)
     kBert,
-    kPrecompiled,     // sentencepiece's character map (`content`) on its own
-    kSentencePiece,   // sentencepiece's whole normaliser
+    kPrecompiled,    // sentencepiece's character map (`content`) on its own
+    kSentencePiece,  // sentencepiece's whole normaliser
     kNmt,
   };
   Kind kind = Kind::kNfc;
-  std::string pattern, content;
+  std::string pattern = {}, content = {};
   bool is_regex = false;
   bool left = true, right = true;
   // kBert
   bool clean_text = true, chinese_chars = true, lowercase = true;
-  std::optional<bool> strip_accents;  // unset: as `lowercase`
+  std::optional<bool> strip_accents = {};  // unset: as `lowercase`
   // kSentencePiece; `content` is the character map, may be empty
   bool add_dummy_prefix = true, remove_extra_spaces = true, escape_spaces = true;
   bool space_as_suffix = false;
 };
 
-enum class SplitBehavior {
-  kRemoved,
-  kIsolated,
-  kMergedWithPrevious,
-  kMergedWithNext,
-  kContiguous
-};
+enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
 enum class PrependScheme { kAlways, kFirst, kNever };
 
@@ -69,7 +63,7 @@ struct PreTokenizerSpec {
     kBert,
   };
   Kind kind = Kind::kByteLevel;
-  std::string pattern, content;
+  std::string pattern = {}, content = {};
   bool is_regex = true, invert = false;
   SplitBehavior behavior = SplitBehavior::kIsolated;
   bool add_prefix_space = false, use_regex = true;
@@ -84,14 +78,14 @@ struct DecoderSpec {
     kByteLevel,
     kByteFallback,
     kFuse,
-    kReplace,    // `pattern` by `content`
-    kStrip,      // up to `start` copies of `content` at the beginning, `stop` at the end
-    kMetaspace,  // `content`, `prepend`
-    kWordPiece,  // prefix `content`, `cleanup`
+    kReplace,        // `pattern` by `content`
+    kStrip,          // up to `start` copies of `content` at the beginning, `stop` at the end
+    kMetaspace,      // `content`, `prepend`
+    kWordPiece,      // prefix `content`, `cleanup`
     kSentencePiece,  // sentencepiece's own decoding (not in tokenizer.json)
   };
   Kind kind = Kind::kByteLevel;
-  std::string pattern, content;
+  std::string pattern = {}, content = {};
   std::int64_t start = 0, stop = 0;
   PrependScheme prepend = PrependScheme::kAlways;
   bool cleanup = true;
@@ -102,7 +96,7 @@ struct DecoderSpec {
 
 struct AddedTokenSpec {
   TokenId id = -1;
-  std::string content;
+  std::string content = {};
   bool single_word = false, lstrip = false, rstrip = false, normalized = false, special = true;
 };
 

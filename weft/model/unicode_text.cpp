@@ -168,9 +168,7 @@ const std::uint8_t* class_table() {
   return table.data();
 }
 
-std::uint8_t class_beyond_table(char32_t value) {
-  return value <= 0x10FFFF ? classify(value) : 0;
-}
+std::uint8_t class_beyond_table(char32_t value) { return value <= 0x10FFFF ? classify(value) : 0; }
 
 }  // namespace detail
 }  // namespace weft::model

@@ -30,10 +30,9 @@ constexpr std::array kKnown = {
     Known{
         R"((?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
         {ScannerKind::kCl100kDigits1}},
-    Known{
-        "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?"
-        "[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
-        {ScannerKind::kDeepseek}},
+    Known{"[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?"
+          "[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
+          {ScannerKind::kDeepseek}},
     Known{"[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+", {ScannerKind::kDeepseekCjk}},
     Known{"\\p{N}", {ScannerKind::kNumber}},
     Known{"\\p{N}{1,3}", {ScannerKind::kNumberUpTo3}},
@@ -170,9 +169,7 @@ bool is_ascii_punctuation(char32_t c) {
          (c >= '{' && c <= '~');
 }
 
-bool is_ascii_letter(char32_t c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
+bool is_ascii_letter(char32_t c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
 // 0 when nothing matches at `from`: numbers, controls, unassigned code points.
 std::size_t match_deepseek(const Cursor& cursor, std::size_t from) {
@@ -271,8 +268,8 @@ bool scan_word(const WordScanner& scanner, const CharClasses& classes, std::stri
       return find_run(cursor, from, 0, is_number, begin, end);
     case ScannerKind::kLineBreak:
       return find_run(
-          cursor, from, 1,
-          [](const Cursor::Char& c) { return c.value == '\r' || c.value == '\n'; }, begin, end);
+          cursor, from, 1, [](const Cursor::Char& c) { return c.value == '\r' || c.value == '\n'; },
+          begin, end);
   }
   std::unreachable();
 }

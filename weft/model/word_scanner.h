@@ -10,15 +10,15 @@
 namespace weft::model {
 
 enum class ScannerKind {
-  kGpt2,              // GPT-2's pattern; also with its last alternative left out
-  kCl100kDigits3,     // Llama 3, DBRX, GPT-4: \p{N}{1,3}, contractions in any case
-  kCl100kDigits1,     // Qwen2, StableLM 2: \p{N}
-  kDeepseek,          // DeepSeek V3's third pattern
-  kDeepseekCjk,       // [一-龥぀-ゟ゠-ヿ]+
-  kNumber,            // \p{N}
-  kNumberUpTo3,       // \p{N}{1,3}
-  kNumberRun,         // \p{N}+
-  kLineBreak,         // [\r\n]
+  kGpt2,           // GPT-2's pattern; also with its last alternative left out
+  kCl100kDigits3,  // Llama 3, DBRX, GPT-4: \p{N}{1,3}, contractions in any case
+  kCl100kDigits1,  // Qwen2, StableLM 2: \p{N}
+  kDeepseek,       // DeepSeek V3's third pattern
+  kDeepseekCjk,    // [一-龥぀-ゟ゠-ヿ]+
+  kNumber,         // \p{N}
+  kNumberUpTo3,    // \p{N}{1,3}
+  kNumberRun,      // \p{N}+
+  kLineBreak,      // [\r\n]
 };
 
 struct WordScanner {

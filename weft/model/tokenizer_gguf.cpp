@@ -1,0 +1,270 @@
+// The tokenizer in a GGUF file's metadata (keys tokenizer.ggml.*), with the word
+// patterns of llama.cpp's `tokenizer.ggml.pre` names.
+#include <algorithm>
+#include <array>
+#include <set>
+#include <unordered_map>
+
+#include "weft/model/gguf.h"
+#include "weft/model/special_names.h"
+#include "weft/model/tokenizer_spec.h"
+
+namespace weft::model {
+namespace {
+
+// tokenizer.ggml.token_type (llama.cpp, llama.h: llama_token_type).
+enum TokenType : std::int64_t {
+  kUndefined = 0,
+  kNormal = 1,
+  kUnknown = 2,
+  kControl = 3,
+  kUserDefined = 4,
+  kUnused = 5,
+  kByte = 6,
+};
+
+constexpr std::string_view kGpt2 =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S))";
+constexpr std::string_view kLlama3 =
+    R"((?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kQwen2 =
+    R"((?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kQwen35 =
+    R"((?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kBloom = " ?[^(\\s|.,!?…。，、।۔،)]+";
+constexpr std::string_view kTekken =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kGpt4o =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kDeepseekCjk = "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+";
+constexpr std::string_view kDeepseek =
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?"
+    "[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+";
+// The letters that have case, of DeepSeek LLM's published tokenizer.json.
+constexpr std::string_view kDeepseekLlmLetters =
+    "\\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-"
+    "Ὅὐ-ὗὙὛὝὟ-"
+    "ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-"
+    "ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-"
+    "𑣟𞤀-𞥃]+";
+constexpr std::string_view kDeepseekPunctuation = "\\s?[!-/:-~！-／：-～‘-‟　-。]+";
+constexpr std::string_view kDeepseekWide = "[一-龥ࠀ-一가-\ud7ff]+";
+
+struct PreName {
+  std::string_view name;
+  std::vector<std::string_view> patterns;  // in order, matches and gaps both kept
+  bool ignore_merges = false;
+  bool add_bos = false;  // unless the file says otherwise
+};
+
+const std::vector<PreName>& pre_names() {
+  static const std::vector<PreName> names = [] {
+    std::vector<PreName> made;
+    const auto add = [&](std::initializer_list<std::string_view> aliases,
+                         std::vector<std::string_view> patterns, bool ignore_merges = false,
+                         bool add_bos = false) {
+      for (const std::string_view name : aliases) {
+        made.push_back({name, patterns, ignore_merges, add_bos});
+      }
+    };
+    add({"gpt-2", "phi-2", "jina-es", "jina-de", "gigachat", "jina-v2-es", "jina-v2-de",
+         "jina-v1-en", "jina-v2-code", "roberta-bpe", "mpt", "olmo", "jais", "trillion",
+         "granite-docling", "exaone4", "a.x-4.0", "mellum", "modern-bert"},
+        {kGpt2});
+    add({"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"},
+        {"\\p{N}", kGpt2});
+    add({"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"},
+        {kLlama3}, true, true);
+    add({"dbrx", "smaug-bpe", "chatglm-bpe", "glm4"}, {kLlama3});
+    add({"qwen2", "deepseek-r1-qwen", "stablelm2", "hunyuan", "megrez", "kormo", "solar-open",
+         "grok-2"},
+        {kQwen2});
+    add({"qwen35"}, {kQwen35});
+    add({"deepseek-llm"},
+        {"[\r\n]", kDeepseekLlmLetters, kDeepseekPunctuation, "\\s+$", kDeepseekWide, "\\p{N}+"});
+    add({"deepseek-coder"}, {"[\r\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", kDeepseekWide, "\\p{N}"});
+    add({"deepseek-v3", "hunyuan-dense", "joyai-llm"}, {"\\p{N}{1,3}", kDeepseekCjk, kDeepseek});
+    add({"falcon"}, {"[\\p{P}\\$\\+<=>\\^~\\|`]+", kGpt2, "[0-9][0-9][0-9]"});
+    add({"poro-chat", "bloom", "gpt3-finnish"}, {kBloom});
+    add({"viking"}, {kBloom, "\\p{N}"});
+    add({"tekken"}, {kTekken}, true, true);
+    add({"gpt-4o", "llama4", "minimax-m2"}, {kGpt4o});
+    return made;
+  }();
+  return names;
+}
+
+struct Vocabulary {
+  std::vector<std::string> tokens;
+  std::vector<std::int64_t> types;  // empty = all normal
+};
+
+TokenType type_of(const Vocabulary& vocabulary, std::size_t id) {
+  return vocabulary.types.empty() ? kNormal : static_cast<TokenType>(vocabulary.types[id]);
+}
+
+Result<Vocabulary> read_vocabulary(const GgufFile& file) {
+  Vocabulary vocabulary;
+  WEFT_ASSIGN(const auto tokens, file.texts("tokenizer.ggml.tokens"));
+  vocabulary.tokens.assign(tokens.begin(), tokens.end());
+  if (file.has("tokenizer.ggml.token_type")) {
+    WEFT_ASSIGN(vocabulary.types, file.integers("tokenizer.ggml.token_type"));
+    if (vocabulary.types.size() != vocabulary.tokens.size()) {
+      return fail(ErrorCode::kCorrupt, "{}: tokenizer.ggml.token_type has {} entries for {} tokens",
+                  file.name(), vocabulary.types.size(), vocabulary.tokens.size());
+    }
+  }
+  return vocabulary;
+}
+
+// Ids and flags that all kinds share.
+Status read_ends(const GgufFile& file, const Vocabulary& vocabulary, TokenId default_bos,
+                 TokenId default_eos, bool default_add_bos, TokenizerSpec& spec) {
+  const auto size = static_cast<std::int64_t>(vocabulary.tokens.size());
+  const auto id_of = [&](std::string_view key, TokenId fallback) -> Result<TokenId> {
+    const std::string name = fmt::format("tokenizer.ggml.{}_token_id", key);
+    WEFT_ASSIGN(const std::int64_t id, file.integer_or(name, fallback));
+    if (id == 0xFFFFFFFF) return TokenId{-1};
+    if (id < -1 || (id >= size && file.has(name))) {
+      return fail(ErrorCode::kOutOfRange, "{}: {} is {}, but there are {} tokens", file.name(),
+                  name, id, size);
+    }
+    return id >= size ? TokenId{-1} : static_cast<TokenId>(id);
+  };
+  WEFT_ASSIGN(spec.bos, id_of("bos", default_bos));
+  WEFT_ASSIGN(const TokenId eos, id_of("eos", default_eos));
+  std::set<TokenId> ends;
+  const auto add_end = [&](TokenId id) {
+    if (id >= 0 && ends.insert(id).second) spec.eos.push_back(id);
+  };
+  add_end(eos);
+  for (const std::string_view key : {"eot", "eom"}) {
+    WEFT_ASSIGN(const TokenId id, id_of(key, -1));
+    add_end(id);
+  }
+  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
+    if (type_of(vocabulary, id) != kNormal && ends_a_reply(vocabulary.tokens[id])) {
+      add_end(static_cast<TokenId>(id));
+    }
+  }
+  WEFT_ASSIGN(const bool add_bos, file.boolean_or("tokenizer.ggml.add_bos_token", default_add_bos));
+  WEFT_ASSIGN(const bool add_eos, file.boolean_or("tokenizer.ggml.add_eos_token", false));
+  if (add_bos && spec.bos >= 0) spec.prefix = {spec.bos};
+  if (add_eos && eos >= 0) spec.suffix = {eos};
+  return {};
+}
+
+void add_special_tokens(const Vocabulary& vocabulary, TokenizerSpec& spec) {
+  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
+    const TokenType type = type_of(vocabulary, id);
+    if (vocabulary.tokens[id].empty()) continue;
+    if (type == kControl || type == kUnknown || type == kUserDefined) {
+      spec.added.push_back({.id = static_cast<TokenId>(id),
+                            .content = vocabulary.tokens[id],
+                            .special = type != kUserDefined});
+    }
+  }
+}
+
+Result<TokenizerSpec> read_bpe(const GgufFile& file, Vocabulary vocabulary) {
+  TokenizerSpec spec;
+  spec.kind = "bpe";
+  WEFT_ASSIGN(const std::string_view pre, file.text_or("tokenizer.ggml.pre", "gpt-2"));
+  const auto& names = pre_names();
+  const std::string_view wanted = pre == "default" ? std::string_view("gpt-2") : pre;
+  const auto found = std::ranges::find(names, wanted, &PreName::name);
+  if (found == names.end()) {
+    return fail(ErrorCode::kUnsupported,
+                "{}: the word pattern tokenizer.ggml.pre = \"{}\" is not known; give the model's "
+                "tokenizer.json beside it",
+                file.name(), pre);
+  }
+  for (const std::string_view pattern : found->patterns) {
+    spec.pre_tokenizers.push_back(
+        {.kind = PreTokenizerSpec::Kind::kSplit, .pattern = std::string(pattern)});
+  }
+  WEFT_ASSIGN(const bool prefix_space, file.boolean_or("tokenizer.ggml.add_space_prefix", false));
+  spec.pre_tokenizers.push_back({.kind = PreTokenizerSpec::Kind::kByteLevel,
+                                 .add_prefix_space = prefix_space,
+                                 .use_regex = false});
+  spec.decoders = {{.kind = DecoderSpec::Kind::kByteLevel}};
+  spec.model.byte_level = true;
+  spec.model.ignore_merges = found->ignore_merges;
+  WEFT_TRY(read_ends(file, vocabulary, 11, 11, found->add_bos, spec));
+  add_special_tokens(vocabulary, spec);
+  std::unordered_map<std::string_view, TokenId> ids;
+  ids.reserve(vocabulary.tokens.size());
+  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
+    ids.emplace(vocabulary.tokens[id], static_cast<TokenId>(id));
+  }
+  WEFT_ASSIGN(const auto merges, file.texts("tokenizer.ggml.merges"));
+  spec.model.merges.reserve(merges.size());
+  for (std::size_t rank = 0; rank < merges.size(); ++rank) {
+    const std::string_view merge = merges[rank];
+    const std::size_t cut = merge.find(' ', 1);
+    const auto left = ids.find(merge.substr(0, cut));
+    const auto right = cut == std::string_view::npos ? ids.end() : ids.find(merge.substr(cut + 1));
+    if (left == ids.end() || right == ids.end()) {
+      return fail(ErrorCode::kCorrupt,
+                  "{}: merge {} of tokenizer.ggml.merges (\"{}\") is not of two tokens of the "
+                  "vocabulary",
+                  file.name(), rank, merge);
+    }
+    spec.model.merges.emplace_back(left->second, right->second);
+  }
+  spec.model.tokens = std::move(vocabulary.tokens);
+  return spec;
+}
+
+Result<TokenizerSpec> read_sentencepiece(const GgufFile& file, Vocabulary vocabulary) {
+  TokenizerSpec spec;
+  spec.kind = "sentencepiece-bpe";
+  WEFT_TRY(read_ends(file, vocabulary, 1, 2, true, spec));
+  WEFT_ASSIGN(spec.model.scores, file.numbers("tokenizer.ggml.scores"));
+  WEFT_ASSIGN(const bool prefix_space, file.boolean_or("tokenizer.ggml.add_space_prefix", true));
+  if (prefix_space) {
+    spec.normalizers.push_back({.kind = NormalizerSpec::Kind::kPrepend, .content = "\u2581"});
+  }
+  spec.normalizers.push_back(
+      {.kind = NormalizerSpec::Kind::kReplace, .pattern = " ", .content = "\u2581"});
+  spec.decoders = {{.kind = DecoderSpec::Kind::kReplace, .pattern = "\u2581", .content = " "},
+                   {.kind = DecoderSpec::Kind::kByteFallback},
+                   {.kind = DecoderSpec::Kind::kFuse}};
+  if (prefix_space) {
+    spec.decoders.push_back({.kind = DecoderSpec::Kind::kStrip, .content = " ", .start = 1});
+  }
+  add_special_tokens(vocabulary, spec);
+  spec.model.by_score = true;
+  spec.model.byte_fallback = true;
+  spec.model.fuse_unk = true;
+  spec.keeps_invalid_bytes = true;
+  WEFT_ASSIGN(const std::int64_t unk, file.integer_or("tokenizer.ggml.unknown_token_id", 0));
+  spec.model.unk = static_cast<TokenId>(unk);
+  spec.model.unmergeable.resize(vocabulary.tokens.size());
+  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
+    const TokenType type = type_of(vocabulary, id);
+    spec.model.unmergeable[id] = type == kControl || type == kUnknown || type == kByte;
+  }
+  spec.model.tokens = std::move(vocabulary.tokens);
+  return spec;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Tokenizer>> tokenizer_from_gguf(const GgufFile& file) {
+  WEFT_ASSIGN(const std::string_view model, file.text("tokenizer.ggml.model"));
+  WEFT_ASSIGN(Vocabulary vocabulary, read_vocabulary(file));
+  if (model == "gpt2") {
+    WEFT_ASSIGN(TokenizerSpec spec, read_bpe(file, std::move(vocabulary)));
+    return make_tokenizer(std::move(spec), file.name());
+  }
+  if (model == "llama") {
+    WEFT_ASSIGN(TokenizerSpec spec, read_sentencepiece(file, std::move(vocabulary)));
+    return make_tokenizer(std::move(spec), file.name());
+  }
+  return fail(ErrorCode::kUnsupported,
+              "{}: tokenizer.ggml.model = \"{}\" is not read; gpt2 and llama are", file.name(),
+              model);
+}
+
+}  // namespace weft::model
