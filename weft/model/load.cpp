@@ -14,6 +14,9 @@ Result<Model> load_gguf(const fs::path& path) {
   model.format = "gguf";
   WEFT_ASSIGN(model.config, config_from_gguf(*file));
   WEFT_ASSIGN(model.weights, weights_from_gguf(file, model.config));
+  if (file->has("tokenizer.ggml.model")) {
+    WEFT_ASSIGN(model.tokenizer, tokenizer_from_gguf(*file));
+  }
   return model;
 }
 
