@@ -288,10 +288,14 @@ Result<ModelConfig> read_config(const Json& json) {
        {"mistral", Family::kMistral},
        {"qwen2", Family::kQwen2},
        {"qwen3", Family::kQwen3}}};
-  WEFT_TRY(refuse_unsupported(json, type));
-  if (type == "gpt2") return read_gpt2(json);
+  if (type == "gpt2") {
+    WEFT_TRY(refuse_unsupported(json, type));
+    return read_gpt2(json);
+  }
   for (const auto& [name, family] : families) {
-    if (type == name) return read_llama_like(json, family);
+    if (type != name) continue;
+    WEFT_TRY(refuse_unsupported(json, type));
+    return read_llama_like(json, family);
   }
   return fail(ErrorCode::kUnsupported,
               "model_type '{}' is not one that Weft runs (llama, mistral, qwen2, qwen3, gpt2)",

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "weft/base/result.h"
 #include "weft/model/chat_template.h"
@@ -15,13 +16,16 @@
 namespace weft::model {
 
 struct Model {
-  std::string name;                       // for people and the API, e.g. "smollm2-135m-instruct"
+  std::string name;  // for people and the API, e.g. "smollm2-135m-instruct"
   std::filesystem::path path;
-  std::string format;                     // "gguf", "safetensors", "llama2.c"
+  std::string format;  // "gguf", "safetensors", "llama2.c"
   ModelConfig config;
   WeightSet weights;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::optional<ChatTemplate> chat_template;
+  // What a user should know: a known file whose content is not the published one, a
+  // chat template that does not compile. load_model logs each of them too.
+  std::vector<std::string> warnings;
 };
 
 // `spec` is a .gguf, .safetensors or llama2.c .bin file, a directory (safetensors
