@@ -13,6 +13,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # GCC 12 reports false positives of these two inside libstdc++ at -O2.
   target_compile_options(weft_options INTERFACE -Wno-maybe-uninitialized -Wno-restrict
     -Wno-stringop-overflow -Wno-array-bounds -Wno-dangling-pointer)
+else()
+  # Clang sees through libstdc++ 12's stable_sort to a function deprecated since.
+  target_compile_options(weft_options INTERFACE -Wno-deprecated-declarations)
 endif()
 if(WEFT_SANITIZE)
   target_compile_options(weft_options INTERFACE -fsanitize=${WEFT_SANITIZE} -fno-omit-frame-pointer)

@@ -21,6 +21,7 @@ inline constexpr int kExitCheck = 3;
 // Prints "weft: error: ..." on stderr and gives the exit code for it.
 int report(const Error& error);
 
+void add_data_command(CLI::App& app, int& exit_code);
 void add_model_command(CLI::App& app, int& exit_code);
 
 }  // namespace weft::cli

@@ -63,6 +63,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", "weft 0.1.0");
   int exit_code = 0;
+  weft::cli::add_data_command(app, exit_code);
   weft::cli::add_model_command(app, exit_code);
   // Listed for --help only: see run_learn_module.
   for (const auto& learn : kLearnCommands) app.add_subcommand(learn.name, learn.description);

@@ -3,4 +3,8 @@
 
 #include "weft/cli/commands.h"
 
-namespace weft::cli {}  // namespace weft::cli
+namespace weft::cli {
+
+void add_bench_command(CLI::App& app, int& exit_code);
+
+}  // namespace weft::cli

@@ -1,0 +1,72 @@
+// The frame of `weft bench`: cases that measure ours and the peer's in turns, in
+// one command, and say how far ours is from a limit of the machine.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/limits.h"
+#include "bench/peer.h"
+#include "weft/base/json.h"
+#include "weft/base/result.h"
+#include "weft/base/thread_pool.h"
+
+namespace weft::bench {
+
+struct BenchOptions {
+  std::string model = "smollm2-135m-instruct";  // as `weft generate` takes it
+  std::string only;                             // cases whose name contains this
+  int rounds = 5;                               // pairs of runs for each case
+  bool peers = true;                            // false: ours alone
+  bool quiet = false;                           // no progress
+};
+
+// One line of output. Figures are medians over the rounds; `ratio` is the median
+// of ours / peer's within a round, `ratio_low` and `ratio_high` the least and the
+// greatest of these.
+struct CaseResult {
+  std::string name;  // from the outside in: "Q4_1/seqs=1"
+  std::string unit;  // what more of is better
+  double ours = 0;
+  std::optional<double> peer;
+  std::string peer_version;
+  std::optional<double> ratio, ratio_low, ratio_high;
+  double limit = 0;
+  double of_limit = 0;
+  std::string isa;
+};
+Json to_json(const CaseResult& result);
+
+// One case: how to run ours once and what to ask of the peer, both in units a
+// second; `limit` is what the machine allows.
+struct Case {
+  std::string name;
+  double limit = 0;
+  std::function<Result<double>()> ours;
+  std::function<Result<double>()> peer;  // empty: no peer
+  std::string peer_version;
+};
+
+// Runs one discarded and `rounds` counted pairs, ours and the peer's in turns and
+// each first every other time.
+Result<CaseResult> run_case(const Case& bench_case, int rounds);
+
+using Report = std::function<void(const CaseResult&)>;
+
+// The benchmarks; each reports its cases as they end. kNotFound when the model
+// has not been fetched.
+Status run_decode(const BenchOptions& options, ThreadPool& pool, const Report& report);
+Status run_prefill(const BenchOptions& options, ThreadPool& pool, const Report& report);
+Status run_train_step(const BenchOptions& options, ThreadPool& pool, const Report& report);
+Status run_generate_batch(const BenchOptions& options, ThreadPool& pool, const Report& report);
+
+struct Benchmark {
+  std::string name;
+  std::string what;
+  Status (*run)(const BenchOptions&, ThreadPool&, const Report&);
+};
+const std::vector<Benchmark>& benchmarks();
+
+}  // namespace weft::bench

@@ -1,0 +1,110 @@
+#include <cstdio>
+
+#include "bench/bench.h"
+#include "weft/cli/learn/learn_commands.h"
+
+namespace weft::cli {
+namespace {
+
+std::string cell(const std::optional<double>& value, const char* format) {
+  if (!value) return "-";
+  return fmt::format(fmt::runtime(format), *value);
+}
+
+void print_header() {
+  std::printf("%-34s %10s %10s %7s %15s %10s %8s  %s\n", "case", "ours", "peer", "ratio",
+              "(low to high)", "limit", "of limit", "isa");
+}
+
+void print_row(const std::string& name, const bench::CaseResult& result) {
+  const std::string spread =
+      result.ratio ? fmt::format("({:.2f} to {:.2f})", *result.ratio_low, *result.ratio_high) : "-";
+  std::printf("%-34s %10.1f %10s %7s %15s %10.1f %7.0f%%  %s\n", (name + " " + result.name).c_str(),
+              result.ours, cell(result.peer, "{:.1f}").c_str(),
+              cell(result.ratio, "{:.2f}").c_str(), spread.c_str(), result.limit,
+              100 * result.of_limit, result.isa.c_str());
+  std::fflush(stdout);
+}
+
+struct Settings {
+  std::string name;
+  bench::BenchOptions options;
+  int threads = 0;
+  bool json = false;
+  bool no_peers = false;
+};
+
+int run(Settings settings) {
+  settings.options.peers = !settings.no_peers;
+  if (settings.options.peers) {
+    if (const auto python = bench::peer_python(); !python) {
+      std::fprintf(stderr, "weft bench: %s; showing our figures alone\n",
+                   python.error().message.c_str());
+      settings.options.peers = false;
+    }
+  }
+  ThreadPool pool(settings.threads);
+  if (!settings.json) print_header();
+  std::string peers;
+  for (const bench::Benchmark& benchmark : bench::benchmarks()) {
+    if (settings.name != "all" && settings.name != benchmark.name) continue;
+    const auto report_case = [&](const bench::CaseResult& result) {
+      if (settings.json) {
+        std::printf("%s\n", dump_json(bench::to_json(result)).c_str());
+        std::fflush(stdout);
+      } else {
+        print_row(benchmark.name, result);
+      }
+      if (!result.peer_version.empty() && peers.find(result.peer_version) == std::string::npos) {
+        peers += (peers.empty() ? "" : "; ") + result.peer_version;
+      }
+    };
+    if (!settings.options.quiet) {
+      std::fprintf(stderr, "weft bench: %s (%s), %d threads\n", benchmark.name.c_str(),
+                   benchmark.what.c_str(), pool.threads());
+    }
+    if (const Status status = benchmark.run(settings.options, pool, report_case); !status) {
+      return report(status.error());
+    }
+  }
+  if (!settings.json) {
+    std::printf(
+        "All figures are tokens/s, medians of %d runs; ratio = ours / peer in the same "
+        "round.%s%s\n",
+        settings.options.rounds, peers.empty() ? "" : " Peers: ", peers.c_str());
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_bench_command(CLI::App& app, int& exit_code) {
+  CLI::App* bench_app = app.add_subcommand("bench", "Run benchmarks beside the best peer");
+  bench_app->require_subcommand(1);
+  CLI::App* run_app = bench_app->add_subcommand(
+      "run",
+      "Runs a benchmark: our rate, the peer's, their ratio within a round and its spread, and\n"
+      "what the machine allows.\n\nExample: weft bench run decode --only Q4_1 --json");
+  auto settings = std::make_shared<Settings>();
+  std::vector<std::string> names = {"all"};
+  std::string help = "which benchmark: all";
+  for (const bench::Benchmark& benchmark : bench::benchmarks()) {
+    names.push_back(benchmark.name);
+    help += ", " + benchmark.name;
+  }
+  run_app->add_option("name", settings->name, help)->required()->check(CLI::IsMember(names));
+  run_app->add_option("--model", settings->options.model, "a model's file, directory or name")
+      ->capture_default_str();
+  run_app->add_option("--only", settings->options.only, "cases whose name contains this");
+  run_app->add_option("--rounds", settings->options.rounds, "pairs of runs for each case")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  run_app->add_option("--threads", settings->threads, "compute threads; 0: every core")
+      ->check(CLI::Range(0, 1024));
+  run_app->add_flag("--no-peers", settings->no_peers, "measure ours alone");
+  run_app->add_flag("--json", settings->json, "one JSON object a case on stdout, nothing else");
+  run_app->add_flag("--quiet", settings->options.quiet, "no progress on stderr");
+  run_app->callback([settings, &exit_code] { exit_code = run(*settings); });
+}
+
+}  // namespace weft::cli
