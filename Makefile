@@ -6,6 +6,8 @@ BUILD := build/release
 PREFIX ?= $(HOME)/.local
 export CCACHE_SLOPPINESS := pch_defines,time_macros
 export CCACHE_BASEDIR := $(CURDIR)
+# Clones share compiled files; only the paths in debug information may then be another clone's.
+export CCACHE_NOHASHDIR := 1
 
 .PHONY: all build deps run test test-all bench peers format lint install clean help asan tsan fuzz
 

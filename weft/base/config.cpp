@@ -236,11 +236,11 @@ ConfigField& ConfigField::help(std::string text) {
   return *this;
 }
 
-ConfigField& ConfigSchema::field(std::string name, ConfigTarget value) {
+ConfigField& ConfigSchema::declare(std::string name, ConfigTarget target) {
   for (const ConfigField& other : fields_) {
     WEFT_CHECK(other.name_ != name, "the field {} is declared twice", name);
   }
-  return fields_.emplace_back(std::move(name), value);
+  return fields_.emplace_back(std::move(name), target);
 }
 
 Status ConfigSchema::read_text(std::string_view text, std::string_view name,

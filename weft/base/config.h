@@ -5,7 +5,7 @@
 //   schema.field("train.steps", config.steps).range(1, 1e9).help("optimizer steps");
 //   schema.field("train.schedule", config.schedule).choices({"constant", "cosine"});
 //   schema.field("model.path", config.model).required();
-//   WEFT_TRY(schema.read_file("run.toml", {"train.steps=20"}));
+//   WEFT_TRY(schema.read_file("run.toml", overrides));   // {"train.steps=20"}
 //   schema.dump()                             // the effective configuration, as TOML
 //
 // An error says where, which key, what was expected and what was there:
@@ -60,8 +60,12 @@ class ConfigField {
 // The fields of one kind of file. Not for concurrent use.
 class ConfigSchema {
  public:
-  // Declares `name` ("table.key" or "key"), whose default is what `value` holds.
-  ConfigField& field(std::string name, ConfigTarget value);
+  // Declares `name` ("table.key" or "key"), whose default is what `value` holds; T
+  // is one of the types above.
+  template <class T>
+  ConfigField& field(std::string name, T& value) {
+    return declare(std::move(name), &value);
+  }
 
   // Reads TOML text; `name` begins each error. `overrides` are "key=value" with
   // a TOML value (a bare word is taken as a string), and win over the file.
@@ -75,6 +79,7 @@ class ConfigSchema {
   std::string dump() const;
 
  private:
+  ConfigField& declare(std::string name, ConfigTarget target);
   std::deque<ConfigField> fields_;  // references stay valid
 };
 
