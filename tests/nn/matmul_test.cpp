@@ -3,68 +3,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <random>
 #include <vector>
 
+#include "tests/nn/levels.h"
 #include "weft/nn/isa.h"
 #include "weft/nn/matmul_backward.h"
 
 namespace weft::nn {
 namespace {
 
-std::vector<Isa> levels() {
-  std::vector<Isa> result;
-  for (Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAmx}) {
-    const Isa before = cpu_isa();
-    if (set_isa(isa)) result.push_back(isa);
-    (void)set_isa(before);
-  }
-  return result;
-}
-
-class AtLevel : public testing::TestWithParam<Isa> {
- protected:
-  void SetUp() override {
-    before_ = cpu_isa();
-    ASSERT_TRUE(set_isa(GetParam()));
-  }
-  void TearDown() override { ASSERT_TRUE(set_isa(before_)); }
-
- private:
-  Isa before_ = Isa::kScalar;
-};
-
-std::vector<float> random_floats(std::mt19937& random, std::int64_t n, float scale = 1.0F) {
-  std::normal_distribution<float> normal(0.0F, scale);
-  std::vector<float> v(static_cast<std::size_t>(n));
-  for (float& x : v) x = normal(random);
-  return v;
-}
-
-TensorView view_of(const std::vector<float>& v, std::int64_t rows, std::int64_t columns) {
-  return {reinterpret_cast<const std::byte*>(v.data()), DType::kF32, {rows, columns}};
-}
-
-// Bits, with all NaNs alike.
-std::vector<std::uint32_t> bits(const std::vector<float>& v) {
-  std::vector<std::uint32_t> r;
-  for (float x : v) r.push_back(std::isnan(x) ? 0x7fc00000U : std::bit_cast<std::uint32_t>(x));
-  return r;
-}
-
-#define EXPECT_SAME_BITS(a, b)                                                                    \
-  do {                                                                                            \
-    const auto bits_a = bits(a), bits_b = bits(b);                                                \
-    ASSERT_EQ(bits_a.size(), bits_b.size());                                                      \
-    std::size_t differ = 0, where = 0;                                                            \
-    for (std::size_t i = 0; i < bits_a.size(); ++i) {                                             \
-      if (bits_a[i] != bits_b[i] && differ++ == 0) where = i;                                     \
-    }                                                                                             \
-    EXPECT_EQ(differ, 0U) << "first at " << where << ": " << (a)[where] << " and " << (b)[where]; \
-  } while (false)
+class MatmulAtLevel : public AtLevel {};
 
 struct Shape {
   std::int64_t m, out, in;
@@ -73,7 +24,7 @@ const Shape kShapes[] = {{1, 1, 1},    {1, 16, 32},  {1, 129, 64},  {2, 17, 33},
                          {5, 64, 576}, {15, 31, 37}, {16, 48, 96},  {17, 80, 40},  {31, 33, 65},
                          {33, 47, 31}, {48, 16, 64}, {65, 160, 96}, {67, 35, 100}, {130, 192, 64}};
 
-TEST_P(AtLevel, ProductEqualsTheReferenceToTheBit) {
+TEST_P(MatmulAtLevel, ProductEqualsTheReferenceToTheBit) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937 random(seed);
@@ -98,7 +49,7 @@ TEST_P(AtLevel, ProductEqualsTheReferenceToTheBit) {
   }
 }
 
-TEST_P(AtLevel, ARowsBitsDoNotDependOnTheBatchNorTheThreads) {
+TEST_P(MatmulAtLevel, ARowsBitsDoNotDependOnTheBatchNorTheThreads) {
   std::mt19937 random(7);
   ThreadPool one(1), two(2);
   for (Compute compute : {Compute::kF32, Compute::kBF16}) {
@@ -121,7 +72,7 @@ TEST_P(AtLevel, ARowsBitsDoNotDependOnTheBatchNorTheThreads) {
   }
 }
 
-TEST_P(AtLevel, SpecialValuesAreTheReferences) {
+TEST_P(MatmulAtLevel, SpecialValuesAreTheReferences) {
   std::mt19937 random(11);
   ThreadPool pool(1);
   const std::int64_t m = 20, out = 40, in = 70;
@@ -153,7 +104,7 @@ TEST_P(AtLevel, SpecialValuesAreTheReferences) {
   }
 }
 
-TEST_P(AtLevel, StackedMatricesAreOneMatrix) {
+TEST_P(MatmulAtLevel, StackedMatricesAreOneMatrix) {
   std::mt19937 random(3);
   ThreadPool pool(2);
   const std::int64_t in = 64;
@@ -172,7 +123,7 @@ TEST_P(AtLevel, StackedMatricesAreOneMatrix) {
   }
 }
 
-TEST_P(AtLevel, InputGradientEqualsTheReferenceToTheBit) {
+TEST_P(MatmulAtLevel, InputGradientEqualsTheReferenceToTheBit) {
   std::mt19937 random(5);
   ThreadPool pool(2);
   for (Compute compute : {Compute::kF32, Compute::kBF16}) {
@@ -194,7 +145,7 @@ TEST_P(AtLevel, InputGradientEqualsTheReferenceToTheBit) {
   }
 }
 
-TEST_P(AtLevel, WeightGradientEqualsTheReferenceToTheBit) {
+TEST_P(MatmulAtLevel, WeightGradientEqualsTheReferenceToTheBit) {
   std::mt19937 random(6);
   ThreadPool pool(2);
   for (Compute compute : {Compute::kF32, Compute::kBF16}) {
@@ -216,7 +167,7 @@ TEST_P(AtLevel, WeightGradientEqualsTheReferenceToTheBit) {
   }
 }
 
-TEST_P(AtLevel, WeightGradientDoesNotDependOnMicroBatches) {
+TEST_P(MatmulAtLevel, WeightGradientDoesNotDependOnMicroBatches) {
   std::mt19937 random(8);
   ThreadPool one(1), two(2);
   const std::vector<std::int64_t> segments{5, 64, 33, 1, 40};
@@ -235,7 +186,7 @@ TEST_P(AtLevel, WeightGradientDoesNotDependOnMicroBatches) {
   }
 }
 
-TEST_P(AtLevel, RepackEqualsAFreshPack) {
+TEST_P(MatmulAtLevel, RepackEqualsAFreshPack) {
   std::mt19937 random(9);
   ThreadPool pool(2);
   for (Compute compute : {Compute::kF32, Compute::kBF16}) {
@@ -312,7 +263,7 @@ TEST(Matmul, NoRowsIsNoWork) {
   matmul(*w, nullptr, 0, 4, nullptr, nullptr, 3, pool);
 }
 
-INSTANTIATE_TEST_SUITE_P(Isa, AtLevel, testing::ValuesIn(levels()),
+INSTANTIATE_TEST_SUITE_P(Matmul, MatmulAtLevel, testing::ValuesIn(levels()),
                          [](const auto& info) { return std::string(to_string(info.param)); });
 
 }  // namespace
