@@ -1,5 +1,7 @@
 #include "weft/model/load.h"
 
+#include "weft/base/log.h"
+#include "weft/model/chat_template_file.h"
 #include "weft/model/fetch.h"
 #include "weft/model/gguf_model.h"
 
@@ -7,6 +9,18 @@ namespace weft::model {
 namespace {
 
 namespace fs = std::filesystem;
+
+// A template that is not understood does not keep the model from being used.
+void set_chat_template(Model& model, const std::optional<TemplateSource>& source,
+                       const fs::path& path) {
+  if (!source) return;
+  auto chat_template = ChatTemplate::parse(source->text);
+  if (chat_template) {
+    model.chat_template = std::move(*chat_template);
+  } else {
+    log_warn("{}: the chat template is left out: {}", path.string(), chat_template.error().message);
+  }
+}
 
 Result<Model> load_gguf(const fs::path& path) {
   WEFT_ASSIGN(const auto file, GgufFile::open(path));
@@ -17,6 +31,8 @@ Result<Model> load_gguf(const fs::path& path) {
   if (file->has("tokenizer.ggml.model")) {
     WEFT_ASSIGN(model.tokenizer, tokenizer_from_gguf(*file));
   }
+  WEFT_ASSIGN(const auto source, chat_template_from_gguf(*file));
+  set_chat_template(model, source, path);
   return model;
 }
 
