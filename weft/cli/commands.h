@@ -17,6 +17,7 @@ namespace weft::cli {
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitCheck = 3;
+inline constexpr int kExitInterrupted = 130;
 
 // Prints "weft: error: ..." on stderr and gives the exit code for it.
 int report(const Error& error);

@@ -105,6 +105,9 @@ class PolicyModel {
   // Clips to `max_grad_norm` (0 = off), AdamW with `learning_rate`, zeroes the
   // gradients, repacks the weights.
   StepResult step(double learning_rate, double max_grad_norm);
+  // The gradients gathered since the last step, under canonical names. To be called
+  // after the last accumulate() of a step: it closes the sum of a tied embedding.
+  std::vector<model::NamedTensor> gradients();
   // Drops gathered gradients.
   void zero_gradients();
 

@@ -10,7 +10,7 @@ namespace weft::train {
 
 enum class ScheduleKind {
   kConstant,
-  kLinear,  // from the peak to `final_fraction` of it at the last step
+  kLinear,  // from the peak to `final_fraction` of it when the run is over
   kCosine,  // half a cosine, same ends
   kWsd,     // warm-up, stable, then linear decay over the last `decay_steps`
 };
@@ -23,7 +23,7 @@ struct Schedule {
   std::int64_t steps = 1;         // of the whole run
   std::int64_t warmup_steps = 0;  // linear from peak / warmup_steps
   std::int64_t decay_steps = 0;   // kWsd
-  double final_fraction = 0.0;    // of the peak, at the last step
+  double final_fraction = 0.0;    // of the peak, when the run is over
 };
 Status validate(const Schedule& schedule);  // names the field
 
