@@ -27,16 +27,16 @@ struct Values {
 class Config : public ::testing::Test {
  protected:
   Config() {
-    schema.field("seed_text", values.model).help("any text");
-    schema.field("train.resume", values.resume);
-    schema.field("train.workers", values.workers).range(1, 8);
-    schema.field("train.steps", values.steps).range(1, 1e9).help("optimizer steps");
-    schema.field("train.rate", values.rate).range(0, std::numeric_limits<double>::infinity());
-    schema.field("optimizer.decay", values.decay).range(0, 1);
-    schema.field("optimizer.schedule", values.schedule).choices({"constant", "cosine"});
-    schema.field("optimizer.betas", values.betas).range(0, 1);
-    schema.field("data.sizes", values.sizes);
-    schema.field("data.files", values.files);
+    schema.field("seed_text", &values.model).help("any text");
+    schema.field("train.resume", &values.resume);
+    schema.field("train.workers", &values.workers).range(1, 8);
+    schema.field("train.steps", &values.steps).range(1, 1e9).help("optimizer steps");
+    schema.field("train.rate", &values.rate).range(0, std::numeric_limits<double>::infinity());
+    schema.field("optimizer.decay", &values.decay).range(0, 1);
+    schema.field("optimizer.schedule", &values.schedule).choices({"constant", "cosine"});
+    schema.field("optimizer.betas", &values.betas).range(0, 1);
+    schema.field("data.sizes", &values.sizes);
+    schema.field("data.files", &values.files);
   }
   std::string error_of(std::string_view text, std::vector<std::string> overrides = {}) {
     const auto status = schema.read_text(text, "run.toml", overrides);
@@ -142,7 +142,7 @@ TEST_F(Config, OverridesWinAndTakeBareWords) {
 
 TEST_F(Config, RequiredFieldsMustBeThere) {
   std::string path;
-  schema.field("model.path", path).required().help("a model file");
+  schema.field("model.path", &path).required().help("a model file");
   EXPECT_EQ(error_of(""), "run.toml: model.path is missing (a model file)");
   EXPECT_EQ(error_of("", {"model.path=x.gguf"}), "no error");
   EXPECT_EQ(path, "x.gguf");

@@ -20,15 +20,15 @@ struct Values {
 };
 
 void declare(weft::ConfigSchema& schema, Values& values) {
-  schema.field("text", values.text);
-  schema.field("train.flag", values.flag);
-  schema.field("train.small", values.small).range(-3, 3);
-  schema.field("train.steps", values.steps);
-  schema.field("train.rate", values.rate);
-  schema.field("train.decay", values.decay).range(0, 1);
-  schema.field("data.sizes", values.sizes);
-  schema.field("data.betas", values.betas);
-  schema.field("data.names", values.names).choices({"a", "b"});
+  schema.field("text", &values.text);
+  schema.field("train.flag", &values.flag);
+  schema.field("train.small", &values.small).range(-3, 3);
+  schema.field("train.steps", &values.steps);
+  schema.field("train.rate", &values.rate);
+  schema.field("train.decay", &values.decay).range(0, 1);
+  schema.field("data.sizes", &values.sizes);
+  schema.field("data.betas", &values.betas);
+  schema.field("data.names", &values.names).choices({"a", "b"});
 }
 
 }  // namespace

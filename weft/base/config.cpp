@@ -236,7 +236,7 @@ ConfigField& ConfigField::help(std::string text) {
   return *this;
 }
 
-ConfigField& ConfigSchema::declare(std::string name, ConfigTarget target) {
+ConfigField& ConfigSchema::field(std::string name, ConfigTarget target) {
   for (const ConfigField& other : fields_) {
     WEFT_CHECK(other.name_ != name, "the field {} is declared twice", name);
   }

@@ -2,9 +2,9 @@
 //
 //   TrainConfig config;                       // plain struct with defaults
 //   ConfigSchema schema;
-//   schema.field("train.steps", config.steps).range(1, 1e9).help("optimizer steps");
-//   schema.field("train.schedule", config.schedule).choices({"constant", "cosine"});
-//   schema.field("model.path", config.model).required();
+//   schema.field("train.steps", &config.steps).range(1, 1e9).help("optimizer steps");
+//   schema.field("train.schedule", &config.schedule).choices({"constant", "cosine"});
+//   schema.field("model.path", &config.model).required();
 //   WEFT_TRY(schema.read_file("run.toml", overrides));   // {"train.steps=20"}
 //   schema.dump()                             // the effective configuration, as TOML
 //
@@ -60,12 +60,8 @@ class ConfigField {
 // The fields of one kind of file. Not for concurrent use.
 class ConfigSchema {
  public:
-  // Declares `name` ("table.key" or "key"), whose default is what `value` holds; T
-  // is one of the types above.
-  template <class T>
-  ConfigField& field(std::string name, T& value) {
-    return declare(std::move(name), &value);
-  }
+  // Declares `name` ("table.key" or "key"), whose default is what `target` holds.
+  ConfigField& field(std::string name, ConfigTarget target);
 
   // Reads TOML text; `name` begins each error. `overrides` are "key=value" with
   // a TOML value (a bare word is taken as a string), and win over the file.
@@ -79,7 +75,6 @@ class ConfigSchema {
   std::string dump() const;
 
  private:
-  ConfigField& declare(std::string name, ConfigTarget target);
   std::deque<ConfigField> fields_;  // references stay valid
 };
 
