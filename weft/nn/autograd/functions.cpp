@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "weft/base/result.h"
 #include "weft/nn/autograd/composed.h"
@@ -35,6 +36,11 @@ float* mutable_data(const at::Tensor& t) {
 at::Tensor dense(const at::Tensor& gradient) {
   WEFT_CHECK(gradient.defined() && gradient.scalar_type() == at::kFloat);
   return gradient.contiguous();
+}
+
+// Function::apply takes no undefined tensors, but empty optionals.
+std::optional<at::Tensor> present(const at::Tensor& t) {
+  return t.defined() ? std::optional(t) : std::nullopt;
 }
 
 struct EmbeddingFunction : Function<EmbeddingFunction> {
@@ -117,16 +123,16 @@ struct LinearFunction : Function<LinearFunction> {
 
 struct NormFunction : Function<NormFunction> {
   static variable_list forward(AutogradContext* context, const at::Tensor& x,
-                               const at::Tensor& delta, Run* run, const Vector* weight,
-                               const Vector* bias, double eps) {
+                               const std::optional<at::Tensor>& delta, Run* run,
+                               const Vector* weight, const Vector* bias, double eps) {
     keep(context, "run", run);
     keep(context, "weight", weight);
     keep(context, "bias", bias);
     const std::int64_t rows = x.size(0), n = x.size(1);
     at::Tensor sum = x;
-    if (delta.defined()) {
+    if (delta) {
       sum = run->buffers->empty({rows, n});
-      add(data(x), data(delta), rows * n, mutable_data(sum), run->pool);
+      add(data(x), data(*delta), rows * n, mutable_data(sum), run->pool);
     }
     at::Tensor y = run->buffers->empty({rows, n}), mean;
     at::Tensor inv_std = run->buffers->empty({rows});
@@ -142,7 +148,7 @@ struct NormFunction : Function<NormFunction> {
     context->saved_data["sum"] = sum.detach();
     context->saved_data["mean"] = mean.defined() ? c10::IValue(mean) : c10::IValue();
     context->saved_data["inv_std"] = inv_std;
-    context->saved_data["delta"] = delta.defined();
+    context->saved_data["delta"] = delta.has_value();
     return {sum, y};
   }
 
@@ -175,15 +181,15 @@ struct NormFunction : Function<NormFunction> {
 };
 
 struct SelectFunction : Function<SelectFunction> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& delta,
-                            Run* run) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
+                            const std::optional<at::Tensor>& delta, Run* run) {
     keep(context, "run", run);
-    context->saved_data["delta"] = delta.defined();
+    context->saved_data["delta"] = delta.has_value();
     const std::int64_t n = x.size(1);
     at::Tensor y = run->buffers->empty({run->batch.targets(), n});
     for (std::int64_t i = 0; i < run->batch.targets(); ++i) {
       const std::int64_t at = run->batch.target_rows[static_cast<std::size_t>(i)] * n;
-      const float *a = data(x) + at, *b = delta.defined() ? data(delta) + at : nullptr;
+      const float *a = data(x) + at, *b = delta ? data(*delta) + at : nullptr;
       float* out = mutable_data(y) + i * n;
       for (std::int64_t c = 0; c < n; ++c) out[c] = b != nullptr ? a[c] + b[c] : a[c];
     }
@@ -326,13 +332,13 @@ std::pair<at::Tensor, at::Tensor> add_norm(Run& run, const at::Tensor& x, const 
     return {sum, composed::norm(sum, weight, bias, eps)};
   }
   const variable_list out =
-      NormFunction::apply(x, delta, &run, &weight, &bias, static_cast<double>(eps));
+      NormFunction::apply(x, present(delta), &run, &weight, &bias, static_cast<double>(eps));
   return {out[0], out[1]};
 }
 
 at::Tensor add_select(Run& run, const at::Tensor& x, const at::Tensor& delta) {
   if (!x.is_cpu()) return composed::select(run.batch, delta.defined() ? x + delta : x);
-  return SelectFunction::apply(x, delta, &run);
+  return SelectFunction::apply(x, present(delta), &run);
 }
 
 at::Tensor gated_silu(Run& run, const at::Tensor& gate_up) {
