@@ -74,37 +74,47 @@ void product_f32(const Product& p, ThreadPool& pool) {
   });
 }
 
+// Rows are taken in slabs whose bf16 copy stays in the caches between its
+// conversion and its use.
+constexpr std::int64_t kSlab = 1024;
+
 void product_bf16(const Product& p, ThreadPool& pool) {
   const Bf16Kernels& kernels = bf16_kernels();
   const std::int64_t k = p.w->in, chunks = (k + kChunk - 1) / kChunk;
-  const std::int64_t row_blocks = (p.m + 15) / 16;
   thread_local Scratch scratch;
-  auto* x = scratch.get<std::uint16_t>(static_cast<std::size_t>(row_blocks * chunks * 512));
-  pool.parallel_for(row_blocks, row_grain(16 * k), [&](std::int64_t begin, std::int64_t end) {
-    kernels.convert(p.x, p.ldx, p.m, k, begin * 16, std::min(end * 16, p.m), x);
-  });
+  const std::int64_t blocks = (std::min(p.m, kSlab) + 15) / 16;
+  auto* x = scratch.get<std::uint16_t>(static_cast<std::size_t>(blocks * chunks * kTileElements));
   const bool few = p.m <= 64;
-  const std::vector<Panel> panels = panels_of(*p.w, 4, few ? 0 : std::int64_t{768} << 10);
-  const std::int64_t run_rows = few ? 64 : p.m < 512 ? 64 : 256;
-  run_units(
-      p, panels, run_rows, pool, [&](const Panel& panel, std::int64_t row, std::int64_t rows) {
-        const std::int64_t column = panel.part->first_row + panel.first * kStrip;
-        Bf16Block block;
-        block.w = reinterpret_cast<const std::uint16_t*>(p.w->strip(*panel.part, panel.first));
-        block.strip_stride = panel.part->strip_bytes / 2;
-        block.strips = panel.strips;
-        block.columns = std::min(panel.part->rows - panel.first * kStrip, panel.strips * kStrip);
-        block.chunks = chunks;
-        block.x = x;
-        block.row = row;
-        block.rows = rows;
-        block.all_rows = p.m;
-        block.bias = p.bias == nullptr ? nullptr : p.bias + column;
-        block.accumulate = p.accumulate;
-        block.y = p.y + column;
-        block.ldy = p.ldy;
-        kernels.product(block);
-      });
+  const std::vector<Panel> panels = panels_of(*p.w, 4, few ? 0 : std::int64_t{512} << 10);
+  for (std::int64_t start = 0; start < p.m; start += kSlab) {
+    Product slab = p;
+    slab.m = std::min(kSlab, p.m - start);
+    slab.x += start * p.ldx;
+    slab.y += start * p.ldy;
+    pool.parallel_for(
+        (slab.m + 15) / 16, row_grain(16 * k), [&](std::int64_t begin, std::int64_t end) {
+          kernels.convert(slab.x, p.ldx, k, begin * 16, std::min(end * 16, slab.m), x);
+        });
+    const std::int64_t run_rows = slab.m < 512 ? 64 : 256;
+    run_units(
+        slab, panels, run_rows, pool, [&](const Panel& panel, std::int64_t row, std::int64_t rows) {
+          const std::int64_t column = panel.part->first_row + panel.first * kStrip;
+          Bf16Block block;
+          block.w = reinterpret_cast<const std::uint16_t*>(p.w->strip(*panel.part, panel.first));
+          block.strip_stride = panel.part->strip_bytes / 2;
+          block.strips = panel.strips;
+          block.columns = std::min(panel.part->rows - panel.first * kStrip, panel.strips * kStrip);
+          block.chunks = chunks;
+          block.x = x;
+          block.row = row;
+          block.rows = rows;
+          block.bias = p.bias == nullptr ? nullptr : p.bias + column;
+          block.accumulate = p.accumulate;
+          block.y = slab.y + column;
+          block.ldy = p.ldy;
+          kernels.product(block);
+        });
+  }
 }
 
 void check_apart(const float* x, std::int64_t ldx, std::int64_t k, const float* y, std::int64_t ldy,
@@ -183,27 +193,32 @@ void matmul_dw(Compute compute, GradientShape shape, std::span<const std::int64_
   const Bf16Kernels& kernels = bf16_kernels();
   const std::int64_t out_elements = round_up(shape.out, kStrip) * kChunk;
   const std::int64_t in_elements = round_up(shape.in, kStrip) * kChunk;
+  // Slabs of 16 chunks: 32 outputs or columns of one are 32 KiB.
+  constexpr std::int64_t kSlabChunks = 16;
   thread_local Scratch scratch;
-  auto* dy_tiles =
-      scratch.get<std::uint16_t>(static_cast<std::size_t>(chunks * (out_elements + in_elements)));
-  auto* x_tiles = dy_tiles + chunks * out_elements;
-  pool.parallel_for(chunks, row_grain(out_elements + in_elements),
-                    [&](std::int64_t begin, std::int64_t end) {
-                      for (std::int64_t i = begin; i < end; ++i) {
-                        const Piece& piece = pieces[static_cast<std::size_t>(i)];
-                        kernels.convert_gradient(dy + piece.row * lddy, lddy, piece.rows, shape.out,
-                                                 true, dy_tiles + i * out_elements);
-                        kernels.convert_gradient(x + piece.row * ldx, ldx, piece.rows, shape.in,
-                                                 false, x_tiles + i * in_elements);
-                      }
-                    });
-  const std::int64_t out_pairs = (shape.out + 31) / 32;
-  const std::int64_t grain =
-      std::max<std::int64_t>((std::int64_t{1} << 17) / (rows * shape.in * 32 + 1), 1);
-  pool.parallel_for(out_pairs, grain, [&](std::int64_t begin, std::int64_t end) {
-    kernels.gradient({dy_tiles, x_tiles, chunks, shape.out, shape.in, begin * 32,
-                      std::min(end * 32, shape.out), dw, lddw});
-  });
+  auto* dy_tiles = scratch.get<std::uint16_t>(
+      static_cast<std::size_t>(std::min(chunks, kSlabChunks) * (out_elements + in_elements)));
+  for (std::int64_t start = 0; start < chunks; start += kSlabChunks) {
+    const std::int64_t count = std::min(kSlabChunks, chunks - start);
+    auto* x_tiles = dy_tiles + count * out_elements;
+    pool.parallel_for(count, row_grain(out_elements + in_elements),
+                      [&](std::int64_t begin, std::int64_t end) {
+                        for (std::int64_t i = begin; i < end; ++i) {
+                          const Piece& piece = pieces[static_cast<std::size_t>(start + i)];
+                          kernels.convert_gradient(dy + piece.row * lddy, lddy, piece.rows,
+                                                   shape.out, true, dy_tiles + i * out_elements);
+                          kernels.convert_gradient(x + piece.row * ldx, ldx, piece.rows, shape.in,
+                                                   false, x_tiles + i * in_elements);
+                        }
+                      });
+    const std::int64_t pairs = (shape.out + 31) / 32;
+    const std::int64_t grain =
+        std::max<std::int64_t>((std::int64_t{1} << 17) / (count * kChunk * shape.in * 32), 1);
+    pool.parallel_for(pairs, grain, [&](std::int64_t begin, std::int64_t end) {
+      kernels.gradient({dy_tiles, x_tiles, count, shape.out, shape.in, begin * 32,
+                        std::min(end * 32, shape.out), dw, lddw});
+    });
+  }
 }
 
 }  // namespace weft::nn

@@ -16,7 +16,7 @@ struct Bf16Block {
   // Rows of x, rounded to bf16 and zero-padded to whole chunks, as `convert`
   // laid them out; `row` is the first, a multiple of 16.
   const std::uint16_t* x;
-  std::int64_t row, rows, all_rows;
+  std::int64_t row, rows;
   const float* bias;  // of the first column, or null
   bool accumulate;    // sums start from y
   float* y;           // of row 0 and the first column
@@ -37,10 +37,9 @@ struct Bf16Gradient {
 };
 
 struct Bf16Kernels {
-  // Converts rows [begin, end) of x[m, k] into `to`; begin is a multiple of 16, end
-  // too or m.
-  void (*convert)(const float* x, std::int64_t ldx, std::int64_t m, std::int64_t k,
-                  std::int64_t begin, std::int64_t end, std::uint16_t* to);
+  // Converts rows [begin, end) of x[.., k] into `to`: [row / 16][chunk][16][32].
+  void (*convert)(const float* x, std::int64_t ldx, std::int64_t k, std::int64_t begin,
+                  std::int64_t end, std::uint16_t* to);
   void (*product)(const Bf16Block& block);
   // Converts one chunk of up to 32 rows (the rest zero) of `columns` columns for
   // the gradient; `as_dy` says which operand it is.

@@ -9,10 +9,9 @@
 namespace weft::nn {
 namespace {
 
-void convert_lanes(const float* x, std::int64_t ldx, std::int64_t m, std::int64_t k,
-                   std::int64_t begin, std::int64_t end, std::uint16_t* to) {
+void convert_lanes(const float* x, std::int64_t ldx, std::int64_t k, std::int64_t begin,
+                   std::int64_t end, std::uint16_t* to) {
   const std::int64_t chunks = (k + 31) / 32;
-  (void)m;
   for (std::int64_t row = begin; row < end; ++row) {
     std::uint16_t* out = to + (row / 16 * chunks) * 512 + row % 16 * 32;
     const float* in = x + row * ldx;
