@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <random>
 #include <vector>
 
 #include "tests/nn/levels.h"
+#include "weft/model/weights.h"
 #include "weft/nn/isa.h"
 #include "weft/nn/matmul_backward.h"
 
@@ -208,6 +210,100 @@ TEST_P(MatmulAtLevel, RepackEqualsAFreshPack) {
       EXPECT_SAME_BITS(y, y2);
       EXPECT_SAME_BITS(dx, dx2);
     }
+  }
+}
+
+// Rows of a quantised type, from random blocks with sane scales.
+std::vector<std::byte> random_blocks(std::mt19937& random, DType type, std::int64_t rows,
+                                     std::int64_t columns) {
+  const std::int64_t size = block_bytes(type);
+  std::vector<std::byte> bytes(
+      static_cast<std::size_t>(rows * columns / block_elements(type) * size));
+  for (std::byte& b : bytes) b = static_cast<std::byte>(random());
+  const auto put = [&](std::size_t at) {
+    const float value = std::uniform_real_distribution<float>(-0.02F, 0.02F)(random);
+    const std::uint16_t h = f32_to_f16(value);
+    std::memcpy(bytes.data() + at, &h, sizeof h);
+  };
+  for (std::size_t at = 0; at < bytes.size(); at += static_cast<std::size_t>(size)) {
+    put(at + (type == DType::kQ6_K ? 208 : 0));
+    if (type == DType::kQ4_1 || type == DType::kQ4_K || type == DType::kQ5_K) put(at + 2);
+  }
+  return bytes;
+}
+
+constexpr DType kQuantised[] = {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0,
+                                DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
+
+TEST_P(MatmulAtLevel, QuantisedWeightsMeanTheirDequantisedValues) {
+  std::mt19937 random(12);
+  ThreadPool pool(2);
+  for (DType type : kQuantised) {
+    for (std::int64_t out : {1, 16, 45, 100}) {
+      SCOPED_TRACE(testing::Message() << to_string(type) << " out " << out);
+      const std::int64_t in = 2 * block_elements(type);
+      const auto blocks = random_blocks(random, type, out, in);
+      const TensorView view{blocks.data(), type, {out, in}};
+      std::vector<float> plain(static_cast<std::size_t>(out * in));
+      ASSERT_TRUE(model::dequantize(view, plain.data()));
+      for (Compute compute : {Compute::kF32, Compute::kBF16}) {
+        const auto w = pack_matrix({view}, compute, pool);
+        const auto dense = pack_matrix({view_of(plain, out, in)}, compute, pool);
+        ASSERT_TRUE(w && dense);
+        for (std::int64_t m : {1, 5, 16, 17, 70}) {
+          const auto x = random_floats(random, m * in), bias = random_floats(random, out);
+          std::vector<float> y(static_cast<std::size_t>(m * out)), z = y;
+          matmul(*w, x.data(), m, in, bias.data(), y.data(), out, pool);
+          matmul(*dense, x.data(), m, in, bias.data(), z.data(), out, pool);
+          EXPECT_SAME_BITS(y, z);
+          if (m == 5) {
+            matmul_reference(*w, x.data(), m, in, bias.data(), z.data(), out);
+            EXPECT_SAME_BITS(y, z);
+          }
+        }
+        std::vector<float> row(static_cast<std::size_t>(in)), dense_row = row;
+        matrix_row(*w, out - 1, row.data());
+        matrix_row(*dense, out - 1, dense_row.data());
+        EXPECT_SAME_BITS(row, dense_row);
+      }
+    }
+  }
+}
+
+TEST_P(MatmulAtLevel, Int8EqualsTheReferenceAndIsNearTheProduct) {
+  std::mt19937 random(13);
+  ThreadPool pool(2);
+  for (DType type : kQuantised) {
+    SCOPED_TRACE(to_string(type));
+    const std::int64_t out = 45, in = 2 * block_elements(type), m = 7;
+    const auto blocks = random_blocks(random, type, out, in);
+    const TensorView view{blocks.data(), type, {out, in}};
+    const auto w = pack_matrix({view}, Compute::kInt8, pool);
+    ASSERT_TRUE(w);
+    std::vector<float> plain(static_cast<std::size_t>(out * in)), row(in);
+    ASSERT_TRUE(model::dequantize(view, plain.data()));
+    matrix_row(*w, 3, row.data());
+    EXPECT_SAME_BITS(row, std::vector<float>(plain.begin() + 3 * in, plain.begin() + 4 * in));
+    auto x = random_floats(random, m * in);
+    std::vector<float> y(m * out), z = y;
+    matmul(*w, x.data(), m, in, nullptr, y.data(), out, pool);
+    for (std::int64_t r = 0; r < m; ++r) {
+      for (std::int64_t o = 0; o < out; ++o) {
+        double sum = 0.0, magnitude = 0.0;
+        for (std::int64_t i = 0; i < in; ++i) {
+          const double product = double{x[r * in + i]} * plain[o * in + i];
+          sum += product, magnitude += product * product;
+        }
+        EXPECT_NEAR(y[r * out + o], sum, 0.05 * std::sqrt(magnitude) + 1e-6);
+      }
+    }
+    x[3] = std::numeric_limits<float>::infinity();
+    x[in + 5] = std::numeric_limits<float>::quiet_NaN();
+    std::fill(x.begin() + 2 * in, x.begin() + 3 * in, 1e-39F);
+    matmul(*w, x.data(), m, in, nullptr, y.data(), out, pool);
+    matmul_reference(*w, x.data(), m, in, nullptr, z.data(), out);
+    EXPECT_SAME_BITS(y, z);
+    EXPECT_TRUE(std::isnan(y[0]) && std::isnan(y[out]) && !std::isnan(y[2 * out]));
   }
 }
 

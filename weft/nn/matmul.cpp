@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "weft/nn/cpu/dispatch.h"
-#include "weft/nn/cpu/int8_kernels.h"
 #include "weft/nn/cpu/packed_matrix.h"
+#include "weft/nn/cpu/quant_pack.h"
 #include "weft/nn/matmul_backward.h"
 
 namespace weft::nn {
@@ -74,6 +74,32 @@ void product_f32(const Product& p, ThreadPool& pool) {
   });
 }
 
+// Up to 16 rows and quantised weights, where the level has a kernel for that.
+void product_few(const Product& p, const std::uint16_t* x, ThreadPool& pool) {
+  const std::int64_t chunks = p.w->in / kChunk;
+  for (const Part& part : p.w->parts) {
+    const std::int64_t grain = std::max<std::int64_t>((std::int64_t{1} << 15) / (p.w->in * 16), 1);
+    pool.parallel_for(part.strips, grain, [&](std::int64_t first, std::int64_t last) {
+      thread_local Scratch scratch;
+      const std::int64_t column = part.first_row + first * kStrip;
+      Bf16QuantBlock block;
+      block.format = quant_format(part.dtype);
+      block.w = p.w->strip(part, first);
+      block.strip_bytes = part.strip_bytes;
+      block.strips = last - first;
+      block.columns = std::min(part.rows - first * kStrip, block.strips * kStrip);
+      block.chunks = chunks;
+      block.x = x;
+      block.rows = p.m;
+      block.bias = p.bias == nullptr ? nullptr : p.bias + column;
+      block.y = p.y + column;
+      block.ldy = p.ldy;
+      block.scratch = scratch.get<std::uint16_t>(static_cast<std::size_t>(chunks * kTileElements));
+      bf16_kernels().product_few(block);
+    });
+  }
+}
+
 // Rows are taken in slabs whose bf16 copy stays in the caches between its
 // conversion and its use.
 constexpr std::int64_t kSlab = 1024;
@@ -84,8 +110,15 @@ void product_bf16(const Product& p, ThreadPool& pool) {
   thread_local Scratch scratch;
   const std::int64_t blocks = (std::min(p.m, kSlab) + 15) / 16;
   auto* x = scratch.get<std::uint16_t>(static_cast<std::size_t>(blocks * chunks * kTileElements));
-  const bool few = p.m <= 64;
-  const std::vector<Panel> panels = panels_of(*p.w, 4, few ? 0 : std::int64_t{512} << 10);
+  const bool quantised = is_quantised(p.w->parts[0].layout), few = p.m <= 64;
+  if (quantised && p.m <= 16 && kernels.product_few != nullptr) {
+    kernels.convert(p.x, p.ldx, k, 0, p.m, x);
+    product_few(p, x, pool);
+    return;
+  }
+  // Quantised panels are unpacked to bf16 once for all rows of a slab.
+  const std::vector<Panel> panels =
+      panels_of(*p.w, 4, few || quantised ? 0 : std::int64_t{512} << 10);
   for (std::int64_t start = 0; start < p.m; start += kSlab) {
     Product slab = p;
     slab.m = std::min(kSlab, p.m - start);
@@ -95,26 +128,66 @@ void product_bf16(const Product& p, ThreadPool& pool) {
         (slab.m + 15) / 16, row_grain(16 * k), [&](std::int64_t begin, std::int64_t end) {
           kernels.convert(slab.x, p.ldx, k, begin * 16, std::min(end * 16, slab.m), x);
         });
-    const std::int64_t run_rows = slab.m < 512 ? 64 : 256;
-    run_units(
-        slab, panels, run_rows, pool, [&](const Panel& panel, std::int64_t row, std::int64_t rows) {
-          const std::int64_t column = panel.part->first_row + panel.first * kStrip;
-          Bf16Block block;
-          block.w = reinterpret_cast<const std::uint16_t*>(p.w->strip(*panel.part, panel.first));
-          block.strip_stride = panel.part->strip_bytes / 2;
-          block.strips = panel.strips;
-          block.columns = std::min(panel.part->rows - panel.first * kStrip, panel.strips * kStrip);
-          block.chunks = chunks;
-          block.x = x;
-          block.row = row;
-          block.rows = rows;
-          block.bias = p.bias == nullptr ? nullptr : p.bias + column;
-          block.accumulate = p.accumulate;
-          block.y = slab.y + column;
-          block.ldy = p.ldy;
-          kernels.product(block);
-        });
+    const std::int64_t run_rows = quantised ? slab.m : slab.m < 512 ? 64 : 256;
+    run_units(slab, panels, run_rows, pool,
+              [&](const Panel& panel, std::int64_t row, std::int64_t rows) {
+                const Part& part = *panel.part;
+                const std::int64_t column = part.first_row + panel.first * kStrip;
+                Bf16Block block;
+                if (quantised) {
+                  thread_local Scratch unpacked;
+                  block.strip_stride = chunks * kTileElements;
+                  auto* w = unpacked.get<std::uint16_t>(
+                      static_cast<std::size_t>(panel.strips * block.strip_stride));
+                  for (std::int64_t i = 0; i < panel.strips; ++i) {
+                    kernels.dequantize(quant_format(part.dtype), p.w->strip(part, panel.first + i),
+                                       chunks, w + i * block.strip_stride);
+                  }
+                  block.w = w;
+                } else {
+                  block.w = reinterpret_cast<const std::uint16_t*>(p.w->strip(part, panel.first));
+                  block.strip_stride = part.strip_bytes / 2;
+                }
+                block.strips = panel.strips;
+                block.columns = std::min(part.rows - panel.first * kStrip, panel.strips * kStrip);
+                block.chunks = chunks;
+                block.x = x;
+                block.row = row;
+                block.rows = rows;
+                block.bias = p.bias == nullptr ? nullptr : p.bias + column;
+                block.accumulate = p.accumulate;
+                block.y = slab.y + column;
+                block.ldy = p.ldy;
+                kernels.product(block);
+              });
   }
+}
+
+void product_int8(const Product& p, ThreadPool& pool) {
+  const Int8Kernels& kernels = int8_kernels();
+  const std::int64_t k = p.w->in, blocks = k / kChunk;
+  thread_local Scratch scratch;
+  // Per row: k int8, then scales and half sums.
+  const std::int64_t row_bytes = k + blocks * 12;
+  auto* q = scratch.get<std::int8_t>(static_cast<std::size_t>(p.m * row_bytes));
+  auto* scale = reinterpret_cast<float*>(q + p.m * k);
+  auto* sums = reinterpret_cast<std::int32_t*>(scale + p.m * blocks);
+  pool.parallel_for(p.m, row_grain(k), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      kernels.quantize(p.x + row * p.ldx, k, q + row * k, scale + row * blocks,
+                       sums + row * blocks * 2);
+    }
+  });
+  const std::vector<Panel> panels = panels_of(*p.w, 4, 0);
+  run_units(p, panels, 256, pool, [&](const Panel& panel, std::int64_t row, std::int64_t rows) {
+    const Part& part = *panel.part;
+    const std::int64_t column = part.first_row + panel.first * kStrip;
+    kernels.product(
+        {quant_format(part.dtype), p.w->strip(part, panel.first), part.strip_bytes, panel.strips,
+         std::min(part.rows - panel.first * kStrip, panel.strips * kStrip), blocks, q + row * k,
+         scale + row * blocks, sums + row * blocks * 2, rows,
+         p.bias == nullptr ? nullptr : p.bias + column, p.y + row * p.ldy + column, p.ldy});
+  });
 }
 
 void check_apart(const float* x, std::int64_t ldx, std::int64_t k, const float* y, std::int64_t ldy,
@@ -140,7 +213,7 @@ void product(const Product& p, ThreadPool& pool) {
       product_bf16(p, pool);
       break;
     case Compute::kInt8:
-      product_int8(*p.w, p.x, p.m, p.ldx, p.bias, p.y, p.ldy, pool);
+      product_int8(p, pool);
       break;
   }
 }

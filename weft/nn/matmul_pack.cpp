@@ -7,6 +7,7 @@
 #include "weft/nn/cpu/dispatch.h"
 #include "weft/nn/cpu/packed_matrix.h"
 #include "weft/nn/cpu/quant_blocks.h"
+#include "weft/nn/cpu/quant_pack.h"
 #include "weft/nn/matmul.h"
 #include "weft/nn/matmul_backward.h"
 
@@ -109,8 +110,9 @@ void add_part(PackedMatrix::Data& data, Layout layout, DType dtype, std::int64_t
     case Layout::kBF16:
       part.strip_bytes = round_up(data.in, kChunk) * kStrip * 2;
       break;
-    case Layout::kInt8:
-      part.strip_bytes = data.in / kChunk * int8_tile(dtype).bytes();
+    case Layout::kQuantRows:
+    case Layout::kQuantColumns:
+      part.strip_bytes = quant_format(dtype).strip_bytes(data.in);
       break;
   }
   if (!data.parts.empty()) {
@@ -188,44 +190,19 @@ void fill_dense(const std::vector<TensorView>& stacked, Compute compute,
       });
 }
 
-// One quantised view into the int8 layout.
-void fill_int8(const TensorView& view, const Part& part, PackedMatrix::Data& data,
-               ThreadPool& pool) {
-  const std::int64_t n = view.columns(), tiles = n / kChunk;
-  const std::int64_t row_bytes = n / block_elements(view.dtype) * block_bytes(view.dtype);
-  const Int8Tile tile = int8_tile(view.dtype);
-  pool.parallel_for(part.strips, row_grain(n * kStrip), [&](std::int64_t first, std::int64_t last) {
-    std::vector<std::int8_t> q(static_cast<std::size_t>(n));
-    std::vector<float> scale(static_cast<std::size_t>(tiles * tile.groups));
-    std::vector<float> offset(static_cast<std::size_t>(tiles));
-    for (std::int64_t strip = first; strip < last; ++strip) {
-      std::byte* to = data.strip(part, strip);
-      std::memset(to, 0, static_cast<std::size_t>(part.strip_bytes));
-      for (std::int64_t r = 0; r < kStrip && strip * kStrip + r < part.rows; ++r) {
-        unpack_quant_row(view.dtype, view.data + (strip * kStrip + r) * row_bytes, n,
-                         {q.data(), scale.data(), offset.data()});
-        for (std::int64_t t = 0; t < tiles; ++t) {
-          std::byte* at = to + t * tile.bytes();
-          auto* values = reinterpret_cast<std::int8_t*>(at);
-          auto* scales = reinterpret_cast<float*>(at + 512);
-          for (std::int64_t i = 0; i < kChunk; ++i) {
-            values[i / 4 * 64 + r * 4 + i % 4] = q[static_cast<std::size_t>(t * kChunk + i)];
-          }
-          for (std::int64_t g = 0; g < tile.groups; ++g) {
-            scales[g * kStrip + r] = scale[static_cast<std::size_t>(t * tile.groups + g)];
-          }
-          if (tile.offset_sign != 0) {
-            scales[tile.groups * kStrip + r] = offset[static_cast<std::size_t>(t)];
-          }
-        }
-      }
-    }
-  });
+// One quantised view into its part.
+void fill_quantised(const TensorView& view, const Part& part, PackedMatrix::Data& data,
+                    ThreadPool& pool) {
+  pool.parallel_for(part.strips, row_grain(data.in * kStrip),
+                    [&](std::int64_t first, std::int64_t last) {
+                      for (std::int64_t strip = first; strip < last; ++strip) {
+                        pack_quant_strip(view, strip * kStrip, part.layout == Layout::kQuantColumns,
+                                         data.strip(part, strip));
+                      }
+                    });
 }
 
 }  // namespace
-
-Int8Tile int8_tile(DType type) { return {kChunk / scale_group(type), offset_sign(type)}; }
 
 std::int64_t PackedMatrix::out() const { return data_ == nullptr ? 0 : data_->out; }
 std::int64_t PackedMatrix::in() const { return data_ == nullptr ? 0 : data_->in; }
@@ -242,13 +219,16 @@ Result<PackedMatrix> pack_matrix(const std::vector<TensorView>& stacked, Compute
   data->in = stacked[0].columns();
   data->compute = compute;
   data->dtype = stacked[0].dtype;
-  if (compute == Compute::kInt8) {
-    for (const TensorView& view : stacked) {
-      add_part(*data, Layout::kInt8, view.dtype, view.rows());
-    }
+  const bool quantised = compute != Compute::kF32 &&
+                         std::all_of(stacked.begin(), stacked.end(), [](const TensorView& view) {
+                           return is_quantized(view.dtype);
+                         });
+  if (quantised) {
+    const Layout layout = compute == Compute::kInt8 ? Layout::kQuantColumns : Layout::kQuantRows;
+    for (const TensorView& view : stacked) add_part(*data, layout, view.dtype, view.rows());
     allocate(*data);
     for (std::size_t i = 0; i < stacked.size(); ++i) {
-      fill_int8(stacked[i], data->parts[i], *data, pool);
+      fill_quantised(stacked[i], data->parts[i], *data, pool);
     }
   } else {
     add_part(*data, compute == Compute::kF32 ? Layout::kF32 : Layout::kBF16, data->dtype,
@@ -286,9 +266,9 @@ void repack(const std::vector<TensorView>& masters, const PackedMatrix& forward,
   const Compute compute = to != nullptr ? to->compute : to_transposed->compute;
   for (const PackedMatrix::Data* data : {to, to_transposed}) {
     if (data == nullptr) continue;
-    WEFT_CHECK(data->parts.size() == 1 && data->parts[0].layout != Layout::kInt8 &&
-                   data->compute == compute,
-               "repack needs dense packs of one kind");
+    WEFT_CHECK(
+        data->parts.size() == 1 && !is_quantised(data->parts[0].layout) && data->compute == compute,
+        "repack needs dense packs of one kind");
   }
   WEFT_CHECK(to == nullptr || (to->out == rows && to->in == columns),
              "repack of a [{}, {}] stack into a [{}, {}] pack", rows, columns, to->out, to->in);
@@ -306,29 +286,20 @@ void matrix_row(const PackedMatrix& w, std::int64_t row, float* out) {
                                  [&](const Part& p) { return row < p.first_row + p.rows; });
   const std::int64_t local = row - part->first_row, lane = local % kStrip;
   const std::byte* strip = data.strip(*part, local / kStrip);
+  if (is_quantised(part->layout)) {
+    quant_row(quant_format(part->dtype), strip, part->layout == Layout::kQuantColumns, lane,
+              data.in, out);
+    if (data.compute == Compute::kBF16) {
+      for (std::int64_t i = 0; i < data.in; ++i) out[i] = from_bf16(to_bf16(out[i]));
+    }
+    return;
+  }
   for (std::int64_t i = 0; i < data.in; ++i) {
-    switch (part->layout) {
-      case Layout::kF32:
-        out[i] = reinterpret_cast<const float*>(strip)[i * kStrip + lane];
-        break;
-      case Layout::kBF16:
-        out[i] = from_bf16(reinterpret_cast<const std::uint16_t*>(
-            strip)[i / kChunk * kTileElements + i % kChunk / 2 * 32 + lane * 2 + i % 2]);
-        break;
-      case Layout::kInt8: {
-        const Int8Tile tile = int8_tile(part->dtype);
-        const std::byte* at = strip + i / kChunk * tile.bytes();
-        const auto* scales = reinterpret_cast<const float*>(at + 512);
-        const std::int64_t j = i % kChunk;
-        const auto q = static_cast<std::int8_t>(at[j / 4 * 64 + lane * 4 + j % 4]);
-        const float value =
-            scales[j / scale_group(part->dtype) * kStrip + lane] * static_cast<float>(q);
-        const float offset = tile.offset_sign != 0 ? scales[tile.groups * kStrip + lane] : 0.0F;
-        out[i] = tile.offset_sign == 0  ? value
-                 : tile.offset_sign > 0 ? value + offset
-                                        : value - offset;
-        break;
-      }
+    if (part->layout == Layout::kF32) {
+      out[i] = reinterpret_cast<const float*>(strip)[i * kStrip + lane];
+    } else {
+      out[i] = from_bf16(reinterpret_cast<const std::uint16_t*>(
+          strip)[i / kChunk * kTileElements + i % kChunk / 2 * 32 + lane * 2 + i % 2]);
     }
   }
 }

@@ -5,7 +5,7 @@
 #include "weft/nn/cpu/bf16_convert.h"
 #include "weft/nn/cpu/int8_kernels.h"
 #include "weft/nn/cpu/packed_matrix.h"
-#include "weft/nn/cpu/quant_blocks.h"
+#include "weft/nn/cpu/quant_pack.h"
 #include "weft/nn/isa.h"
 #include "weft/nn/matmul.h"
 #include "weft/nn/matmul_backward.h"
@@ -53,29 +53,29 @@ float add_chunk(const float* a, const float* b, float sum) {
   }
 }
 
+// One product of int8: exact integer sums per block (half block for kHalfScales),
+// then f32 in ascending blocks.
 float dot_int8(const Part& part, const std::vector<std::int8_t>& xq,
                const std::vector<float>& x_scale, const PackedMatrix::Data& w, std::int64_t row) {
-  const Int8Tile tile = int8_tile(part.dtype);
-  const std::int64_t lane = row % kStrip, group = kChunk / tile.groups;
+  const QuantFormat f = quant_format(part.dtype);
+  const std::byte* strip = w.strip(part, row / kStrip);
+  const std::int64_t lane = row % kStrip, group = f.kind == QuantKind::kHalfScales ? 16 : 32;
   float sum = 0.0F;
   for (std::int64_t block = 0; block * kChunk < w.in; ++block) {
-    const std::byte* at = w.strip(part, row / kStrip) + block * tile.bytes();
-    const auto* scales = reinterpret_cast<const float*>(at + 512);
-    const std::int8_t* a = xq.data() + block * kChunk;
-    const float scale = x_scale[static_cast<std::size_t>(block)];
+    float scale[32], offset[16];
+    quant_scales(f, strip, block, scale, offset);
+    const float x = x_scale[static_cast<std::size_t>(block)];
     int total = 0;
-    for (std::int64_t g = 0; g < tile.groups; ++g) {
+    for (std::int64_t start = 0; start < kChunk; start += group) {
       int products = 0;
-      for (std::int64_t i = g * group; i < (g + 1) * group; ++i) {
-        products += a[i] * static_cast<std::int8_t>(at[i / 4 * 64 + lane * 4 + i % 4]);
-        total += a[i];
+      for (std::int64_t i = block * kChunk + start; i < block * kChunk + start + group; ++i) {
+        products += xq[static_cast<std::size_t>(i)] * quant_value(f, strip, true, lane, i);
+        total += xq[static_cast<std::size_t>(i)];
       }
-      sum = __builtin_fmaf(static_cast<float>(products), scales[g * kStrip + lane] * scale, sum);
+      sum = __builtin_fmaf(static_cast<float>(products), scale[start + lane] * x, sum);
     }
-    if (tile.offset_sign != 0) {
-      const float offset = scales[tile.groups * kStrip + lane];
-      sum = __builtin_fmaf(tile.offset_sign > 0 ? offset : -offset,
-                           scale * static_cast<float>(total), sum);
+    if (f.kind == QuantKind::kScaleOffset || f.kind == QuantKind::kScales) {
+      sum = __builtin_fmaf(offset[lane], x * static_cast<float>(total), sum);
     }
   }
   return sum;
@@ -86,6 +86,7 @@ void reference(const PackedMatrix& w, const float* x, std::int64_t m, std::int64
   const PackedMatrix::Data& data = *w.data();
   const auto padded = static_cast<std::size_t>(round_up(data.in, kChunk));
   std::vector<float> a(padded), b(padded), scale(padded / 32);
+  std::vector<std::int32_t> x_sums(padded / 16);
   std::vector<std::int8_t> q(padded);
   for (std::int64_t row = 0; row < m; ++row) {
     std::copy_n(x + row * ldx, data.in, a.begin());
@@ -93,13 +94,13 @@ void reference(const PackedMatrix& w, const float* x, std::int64_t m, std::int64
       for (float& v : a) v = from_bf16(to_bf16(v));
     }
     if (data.compute == Compute::kInt8) {
-      quantize_row_int8(a.data(), data.in, q.data(), scale.data());
+      quantize_row_int8(a.data(), data.in, q.data(), scale.data(), x_sums.data());
     }
     for (const Part& part : data.parts) {
       for (std::int64_t o = 0; o < part.rows; ++o) {
         float& result = y[row * ldy + part.first_row + o];
         float sum = accumulate ? result : 0.0F;
-        if (part.layout == Layout::kInt8) {
+        if (part.layout == Layout::kQuantColumns) {
           sum = dot_int8(part, q, scale, data, o);
         } else {
           matrix_row(w, part.first_row + o, b.data());

@@ -23,8 +23,8 @@ inline __m512i round_32(const float* p, std::int64_t n) {
   return (__m512i)_mm512_cvtne2ps_pbh(high, low);
 }
 
-void convert_avx512(const float* x, std::int64_t ldx, std::int64_t k, std::int64_t begin,
-                    std::int64_t end, std::uint16_t* to) {
+inline void convert_avx512(const float* x, std::int64_t ldx, std::int64_t k, std::int64_t begin,
+                           std::int64_t end, std::uint16_t* to) {
   const std::int64_t chunks = (k + 31) / 32;
   for (std::int64_t row = begin; row < end; ++row) {
     std::uint16_t* out = to + row / 16 * chunks * 512 + row % 16 * 32;
@@ -70,8 +70,8 @@ inline __m512i interleave_halves(__m512i v) {
   return _mm512_permutexvar_epi16(_mm512_load_si512(kOrder), v);
 }
 
-void convert_gradient_avx512(const float* x, std::int64_t ldx, std::int64_t rows,
-                             std::int64_t columns, bool as_dy, std::uint16_t* to) {
+inline void convert_gradient_avx512(const float* x, std::int64_t ldx, std::int64_t rows,
+                                    std::int64_t columns, bool as_dy, std::uint16_t* to) {
   for (std::int64_t tile = 0; tile * 16 < columns; ++tile, to += 512) {
     const __mmask16 mask = first_lanes(columns - tile * 16);
     const float* in = x + tile * 16;
@@ -91,9 +91,9 @@ void convert_gradient_avx512(const float* x, std::int64_t ldx, std::int64_t rows
 
 // 32 rows by 32 columns at a time: the transposed tiles pair rows, the forward
 // ones pair columns.
-void pack_avx512(const float* w, std::int64_t ldw, std::int64_t rows, std::int64_t columns,
-                 std::uint16_t* forward, std::int64_t forward_stride, std::uint16_t* transposed,
-                 std::int64_t transposed_stride) {
+inline void pack_avx512(const float* w, std::int64_t ldw, std::int64_t rows, std::int64_t columns,
+                        std::uint16_t* forward, std::int64_t forward_stride,
+                        std::uint16_t* transposed, std::int64_t transposed_stride) {
   for (std::int64_t column = 0; column < columns; column += 32) {
     const std::int64_t width = columns - column;
     if (forward != nullptr) {

@@ -2,7 +2,10 @@
 // only (see row_kernels.h).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+
+#include "weft/nn/cpu/quant_tiles.h"
 
 namespace weft::nn {
 
@@ -36,6 +39,22 @@ struct Bf16Gradient {
   std::int64_t lddw;
 };
 
+// A strip of quantised weights times up to 16 rows of x.
+struct Bf16QuantBlock {
+  QuantFormat format;
+  const std::byte* w;  // first strip
+  std::int64_t strip_bytes;
+  std::int64_t strips;
+  std::int64_t columns;
+  std::int64_t chunks;
+  const std::uint16_t* x;  // as convert() laid it out
+  std::int64_t rows;       // <= 16
+  const float* bias;
+  float* y;
+  std::int64_t ldy;
+  std::uint16_t* scratch;  // chunks * 512
+};
+
 struct Bf16Kernels {
   // Converts rows [begin, end) of x[.., k] into `to`: [row / 16][chunk][16][32].
   void (*convert)(const float* x, std::int64_t ldx, std::int64_t k, std::int64_t begin,
@@ -52,6 +71,11 @@ struct Bf16Kernels {
   void (*pack)(const float* w, std::int64_t ldw, std::int64_t rows, std::int64_t columns,
                std::uint16_t* forward, std::int64_t forward_stride, std::uint16_t* transposed,
                std::int64_t transposed_stride);
+  // One strip of `tiles` quantised tiles into bf16 tiles as `product` reads them.
+  void (*dequantize)(const QuantFormat& format, const std::byte* strip, std::int64_t tiles,
+                     std::uint16_t* to);
+  // The product of few rows without that detour; null where there is none.
+  void (*product_few)(const Bf16QuantBlock& block);
 };
 
 extern const Bf16Kernels kBf16KernelsScalar, kBf16KernelsAvx2, kBf16KernelsAvx512, kBf16KernelsAmx;

@@ -5,6 +5,7 @@
 
 #include "weft/nn/cpu/bf16_convert_avx512.h"
 #include "weft/nn/cpu/bf16_kernels.h"
+#include "weft/nn/cpu/dequantize_avx512.h"
 #include "weft/nn/cpu/tiles_amx.h"
 
 namespace weft::nn {
@@ -280,9 +281,93 @@ void gradient_amx(const Bf16Gradient& g) {
   _tile_release();
 }
 
+// Few rows of x times quantised weights: the weights, in their natural rows, are
+// the left operand and x the right one, so a block of 32 is one tile row and needs
+// no transposition. Products commute, so the sums have the bits of product_amx.
+void configure_few(std::int64_t rows) {
+  TileConfig config;
+  config.rows[0] = config.rows[4] = config.rows[5] = config.rows[6] = 16;
+  config.column_bytes[0] = config.column_bytes[6] = static_cast<std::uint16_t>(4 * rows);
+  config.column_bytes[4] = config.column_bytes[5] = 64;
+  load_config(config);
+}
+
+// [chunk][pair][rows][2] from [chunk][16 rows][16 pairs][2].
+void transpose_x(const Bf16QuantBlock& b) {
+  const auto* in = reinterpret_cast<const std::uint32_t*>(b.x);
+  auto* out = reinterpret_cast<std::uint32_t*>(b.scratch);
+  for (std::int64_t c = 0; c < b.chunks; ++c, in += 256, out += 16 * b.rows) {
+    for (std::int64_t r = 0; r < b.rows; ++r) {
+      for (std::int64_t pair = 0; pair < 16; ++pair) out[pair * b.rows + r] = in[r * 16 + pair];
+    }
+  }
+}
+
+template <bool kNibbles, bool kShifted, bool kHalves>
+void few_strip(const Bf16QuantBlock& b, const std::byte* strip, float* sums) {
+  alignas(64) std::uint16_t weights[2][kTile];
+  const std::int64_t x_step = 32 * b.rows, x_stride = 4 * b.rows;
+  const QuantFormat f = b.format;
+  const std::byte* header = strip;
+  const std::byte* tile = strip + f.header_bytes;
+  std::int64_t in_group = 0;
+  const std::uint16_t* x = b.scratch;
+  _tile_zero(0);
+  for (std::int64_t c = 0; c < b.chunks; ++c, x += x_step) {
+    __m512i rows[16];
+    tile_rows<kNibbles, kShifted, kHalves>(f, header, tile, rows);
+    std::uint16_t* buffer = weights[c & 1];
+    for (int i = 0; i < 16; ++i) _mm512_store_si512(buffer + i * 32, rows[i]);
+    WEFT_TILE_LOAD(4, buffer, kTileRow);
+    WEFT_TILE_LOAD(6, x, x_stride);
+    _tile_dpbf16ps(0, 4, 6);
+    tile += f.tile_bytes;
+    if (++in_group == f.group_tiles) {
+      in_group = 0;
+      header = tile;
+      tile += f.header_bytes;
+    }
+  }
+  WEFT_TILE_STORE(0, sums, x_stride);
+}
+
+void product_few_amx(const Bf16QuantBlock& b) {
+  transpose_x(b);
+  configure_few(b.rows);
+  for (std::int64_t s = 0; s < b.strips; ++s) {
+    alignas(64) float sums[256];
+    const std::byte* strip = b.w + s * b.strip_bytes;
+    switch (b.format.kind) {
+      case QuantKind::kScale:
+        (b.format.nibbles ? few_strip<true, false, false>
+                          : few_strip<false, false, false>)(b, strip, sums);
+        break;
+      case QuantKind::kScaleOffset:
+        few_strip<true, true, false>(b, strip, sums);
+        break;
+      case QuantKind::kScales:
+        (b.format.nibbles ? few_strip<true, true, false> : few_strip<false, true, false>)(b, strip,
+                                                                                          sums);
+        break;
+      case QuantKind::kHalfScales:
+        few_strip<false, false, true>(b, strip, sums);
+        break;
+    }
+    const std::int64_t left = b.columns - s * 16, width = left < 16 ? left : 16;
+    for (std::int64_t r = 0; r < b.rows; ++r) {
+      for (std::int64_t o = 0; o < width; ++o) {
+        const float v = sums[o * b.rows + r];
+        b.y[r * b.ldy + s * 16 + o] = b.bias == nullptr ? v : v + b.bias[s * 16 + o];
+      }
+    }
+  }
+  _tile_release();
+}
+
 }  // namespace
 
 const Bf16Kernels kBf16KernelsAmx = {convert_avx512, product_amx, convert_gradient_avx512,
-                                     gradient_amx, pack_avx512};
+                                     gradient_amx,   pack_avx512, dequantize_avx512,
+                                     product_few_amx};
 
 }  // namespace weft::nn

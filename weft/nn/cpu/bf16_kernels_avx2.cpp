@@ -4,7 +4,8 @@
 
 namespace weft::nn {
 
-const Bf16Kernels kBf16KernelsAvx2 = {convert_lanes, product_lanes, convert_gradient_lanes,
-                                      gradient_lanes, pack_lanes};
+const Bf16Kernels kBf16KernelsAvx2 = {convert_lanes,  product_lanes, convert_gradient_lanes,
+                                      gradient_lanes, pack_lanes,    dequantize_lanes,
+                                      nullptr};
 
 }  // namespace weft::nn

@@ -3,6 +3,7 @@
 
 #include "weft/nn/cpu/bf16_convert_avx512.h"
 #include "weft/nn/cpu/bf16_kernels.h"
+#include "weft/nn/cpu/dequantize_avx512.h"
 
 namespace weft::nn {
 namespace {
@@ -121,7 +122,8 @@ void gradient_avx512(const Bf16Gradient& g) {
 
 }  // namespace
 
-const Bf16Kernels kBf16KernelsAvx512 = {convert_avx512, product_avx512, convert_gradient_avx512,
-                                        gradient_avx512, pack_avx512};
+const Bf16Kernels kBf16KernelsAvx512 = {convert_avx512,  product_avx512, convert_gradient_avx512,
+                                        gradient_avx512, pack_avx512,    dequantize_avx512,
+                                        nullptr};
 
 }  // namespace weft::nn

@@ -2,8 +2,11 @@
 // bf16, products and sums are f32 fused multiply-adds in ascending k.
 #pragma once
 
+#include <cstddef>
+
 #include "weft/nn/cpu/bf16_convert.h"
 #include "weft/nn/cpu/bf16_kernels.h"
+#include "weft/nn/cpu/quant_scales.h"
 #include "weft/nn/cpu/transcendental_lanes.h"
 
 namespace weft::nn {
@@ -119,6 +122,37 @@ void pack_lanes(const float* w, std::int64_t ldw, std::int64_t rows, std::int64_
       }
       if (transposed != nullptr && c < (columns + 15) / 16 * 16) {
         transposed[c / 16 * transposed_stride + r / 2 * 32 + c % 16 * 2 + r % 2] = value;
+      }
+    }
+  }
+}
+
+void dequantize_lanes(const QuantFormat& f, const std::byte* strip, std::int64_t tiles,
+                      std::uint16_t* to) {
+  const bool shifted = f.kind == QuantKind::kScaleOffset || f.kind == QuantKind::kScales;
+  for (std::int64_t t = 0; t < tiles; ++t, to += 512) {
+    const std::byte* tile = strip + f.tile_offset(t);
+    float scale[32], offset[16];
+    scales_lanes(f, strip + f.header_offset(t), tile + f.value_bytes, scale, offset);
+    for (std::int64_t r = 0; r < 16; ++r) {
+      const auto weigh = [&](int q, float d) {
+        const float product = d * static_cast<float>(q);
+        return to_bf16(shifted ? product + offset[r] : product);
+      };
+      std::uint16_t* out = to + r * 2;
+      if (f.nibbles) {
+        std::uint16_t table[16];
+        for (int q = 0; q < 16; ++q) table[q] = weigh(q - f.bias, scale[r]);
+        const std::byte* words = tile + r / 4 * 64 + r % 4 / 2;
+        const int shift = static_cast<int>(r % 2 * 4);
+        for (int i = 0; i < 32; ++i) {
+          out[i / 2 * 32 + i % 2] = table[(static_cast<unsigned>(words[2 * i]) >> shift) & 15U];
+        }
+      } else {
+        for (int i = 0; i < 32; ++i) {
+          out[i / 2 * 32 + i % 2] =
+              weigh(static_cast<std::int8_t>(tile[r * 32 + i]), scale[i / 16 * 16 + r]);
+        }
       }
     }
   }

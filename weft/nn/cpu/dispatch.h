@@ -2,6 +2,7 @@
 #pragma once
 
 #include "weft/nn/cpu/bf16_kernels.h"
+#include "weft/nn/cpu/int8_kernels.h"
 #include "weft/nn/cpu/row_kernels.h"
 #include "weft/nn/isa.h"
 
@@ -28,6 +29,17 @@ inline const Bf16Kernels& bf16_kernels() {
       return kBf16KernelsAvx512;
     default:
       return kBf16KernelsAmx;
+  }
+}
+
+inline const Int8Kernels& int8_kernels() {
+  switch (cpu_isa()) {
+    case Isa::kScalar:
+      return kInt8KernelsScalar;
+    case Isa::kAvx2:
+      return kInt8KernelsAvx2;
+    default:
+      return kInt8KernelsAvx512;
   }
 }
 

@@ -18,10 +18,10 @@ constexpr std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + t
 
 // Weights lie in strips of 16 outputs. Rows and columns beyond the matrix are zero.
 enum class Layout : std::uint8_t {
-  kF32,   // [strip][in][16] f32
-  kBF16,  // [strip][in/32][16 pairs][16 outputs][2] bf16: AMX's B tile, 1 KiB
-  kInt8,  // [strip][in/32]: [8][16 outputs][4] int8, then f32 scales [groups][16], and
-          // offsets [16] if the type has them
+  kF32,           // [strip][in][16] f32
+  kBF16,          // [strip][in/32][16 pairs][16 outputs][2] bf16: AMX's B tile, 1 KiB
+  kQuantRows,     // [strip] of quantised tiles for bf16 products (quant_tiles.h)
+  kQuantColumns,  // the same for int8 products
 };
 
 // Consecutive rows in one layout.
@@ -49,12 +49,8 @@ struct PackedMatrix::Data {
   }
 };
 
-// The bytes of one kInt8 tile.
-struct Int8Tile {
-  std::int64_t groups = 1;  // of scales in 32 columns
-  int offset_sign = 0;
-  std::int64_t bytes() const { return 512 + 64 * groups + (offset_sign != 0 ? 64 : 0); }
-};
-Int8Tile int8_tile(DType type);
+inline bool is_quantised(Layout layout) {
+  return layout == Layout::kQuantRows || layout == Layout::kQuantColumns;
+}
 
 }  // namespace weft::nn

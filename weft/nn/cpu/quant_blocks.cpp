@@ -28,17 +28,6 @@ void unpack_q4(const std::byte* block, bool has_min, std::int64_t index, const Q
   }
 }
 
-// The 6-bit scale and minimum of sub-block j of a K-block.
-void scale_and_min(int j, const std::byte* s, unsigned& scale, unsigned& minimum) {
-  if (j < 4) {
-    scale = byte_at(s, j) & 63U;
-    minimum = byte_at(s, j + 4) & 63U;
-  } else {
-    scale = (byte_at(s, j + 4) & 15U) | ((byte_at(s, j - 4) >> 6) << 4);
-    minimum = (byte_at(s, j + 4) >> 4) | ((byte_at(s, j) >> 6) << 4);
-  }
-}
-
 // Q4_K: d, dmin, scales[12], qs[128]; Q5_K: d, dmin, scales[12], qh[32], qs[128].
 void unpack_k45(const std::byte* block, bool five_bits, std::int64_t index, const QuantRow& to) {
   const float d = half_at(block), dmin = half_at(block + 2);
@@ -80,6 +69,16 @@ void unpack_q6(const std::byte* block, std::int64_t index, const QuantRow& to) {
 }
 
 }  // namespace
+
+void scale_and_min(int j, const std::byte* s, unsigned& scale, unsigned& minimum) {
+  if (j < 4) {
+    scale = byte_at(s, j) & 63U;
+    minimum = byte_at(s, j + 4) & 63U;
+  } else {
+    scale = (byte_at(s, j + 4) & 15U) | ((byte_at(s, j - 4) >> 6) << 4);
+    minimum = (byte_at(s, j + 4) >> 4) | ((byte_at(s, j) >> 6) << 4);
+  }
+}
 
 void unpack_quant_row(DType type, const std::byte* row, std::int64_t n, const QuantRow& to) {
   const std::int64_t blocks = n / block_elements(type), bytes = block_bytes(type);

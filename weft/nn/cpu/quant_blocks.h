@@ -23,6 +23,9 @@ constexpr int offset_sign(DType type) {
   return type == DType::kQ4_1 ? 1 : type == DType::kQ4_K || type == DType::kQ5_K ? -1 : 0;
 }
 
+// The 6-bit scale and minimum of sub-block j of a Q4_K or Q5_K block's 12 bytes.
+void scale_and_min(int j, const std::byte* s, unsigned& scale, unsigned& minimum);
+
 void unpack_quant_row(DType type, const std::byte* row, std::int64_t n, const QuantRow& to);
 
 // The dequantised row.
