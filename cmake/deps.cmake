@@ -14,10 +14,13 @@ pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(archive REQUIRED IMPORTED_TARGET libarchive)
 pkg_check_modules(tomlplusplus REQUIRED IMPORTED_TARGET tomlplusplus)
 
-# spdlog and fmt are used header-only: libtorch ships another fmt, and header
-# only use keeps the two apart.
+# fmt comes as Debian's library (header-only use doubles the compile time of every
+# file), except beside libtorch, which ships another fmt: there it is header-only,
+# which keeps the two apart (their inline namespaces differ).
+find_package(fmt REQUIRED)
 add_library(weft_format INTERFACE)
-target_compile_definitions(weft_format INTERFACE FMT_HEADER_ONLY SPDLOG_FMT_EXTERNAL)
+target_compile_definitions(weft_format INTERFACE SPDLOG_FMT_EXTERNAL)
+target_link_libraries(weft_format INTERFACE fmt::fmt)
 
 # libtorch (CPU part). Its headers are heavy: only targets that ask for
 # weft_torch see them.
@@ -37,6 +40,7 @@ if(NOT WEFT_FUZZ)
   # The real path: the rpath must not follow a link that a later list moves.
   file(REAL_PATH ${WEFT_TORCH_DIR} _torch_real)
   add_library(weft_torch INTERFACE)
+  target_compile_definitions(weft_torch INTERFACE FMT_HEADER_ONLY)
   target_include_directories(weft_torch SYSTEM INTERFACE
     ${_torch_real}/torch/include ${_torch_real}/torch/include/torch/csrc/api/include)
   target_link_libraries(weft_torch INTERFACE
