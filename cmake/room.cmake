@@ -11,7 +11,7 @@ target_compile_options(weft_options INTERFACE
 target_link_libraries(weft_options INTERFACE weft_format Threads::Threads)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # GCC 12 reports false positives of these two inside libstdc++ at -O2.
-  target_compile_options(weft_options INTERFACE -Wno-maybe-uninitialized -Wno-restrict
+  target_compile_options(weft_options INTERFACE -Wno-maybe-uninitialized -Wno-uninitialized -Wno-restrict
     -Wno-stringop-overflow -Wno-array-bounds -Wno-dangling-pointer)
 else()
   # Clang sees through libstdc++ 12's stable_sort to a function deprecated since.

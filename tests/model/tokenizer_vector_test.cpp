@@ -1,4 +1,5 @@
 // llama.cpp's test vectors: models/ggml-vocab-*.gguf with .inp texts and .out ids.
+#include <algorithm>
 #include <gtest/gtest.h>
 
 #include <fstream>
