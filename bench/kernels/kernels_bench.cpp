@@ -5,14 +5,16 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "bench/kernels/peak.h"
 #include "weft/base/thread_pool.h"
 #include "weft/nn/attention.h"
-#include "bench/kernels/peak.h"
+#include "weft/nn/cpu/aligned_buffer.h"
 #include "weft/nn/isa.h"
 #include "weft/nn/matmul.h"
 #include "weft/nn/matmul_backward.h"
@@ -59,7 +61,8 @@ struct Quantity {
 Quantity limits(ThreadPool& pool) {
   Quantity best{0, 0};
   const std::int64_t bytes = std::int64_t{512} << 20;
-  std::vector<float> memory(static_cast<std::size_t>(bytes / 4), 1.0F);
+  AlignedBuffer memory(static_cast<std::size_t>(bytes));
+  std::memset(memory.data(), 1, memory.bytes());
   for (int i = 0; i < 5; ++i) {
     best.gflops = std::max(best.gflops, measure_product_peak(pool));
     best.gigabytes = std::max(best.gigabytes, measure_read_rate(memory.data(), bytes, pool));
@@ -78,7 +81,8 @@ void bench_decode(ThreadPool& pool, DType type, Compute compute, const char* nam
   std::vector<std::byte> bytes;
   std::int64_t total = 0;
   for (int layer = 0; layer < 30; ++layer) {
-    for (const MatrixShape& s : kLayer) {
+    for (MatrixShape s : kLayer) {
+      if (block_elements(type) == 256) s.in = s.in == 576 ? 768 : s.in;
       const std::int64_t size = s.out * s.in / block_elements(type) * block_bytes(type);
       bytes.resize(static_cast<std::size_t>(size));
       if (!is_quantized(type)) {
@@ -103,7 +107,8 @@ void bench_decode(ThreadPool& pool, DType type, Compute compute, const char* nam
         matmul(w, x.data(), m, w.in(), nullptr, y.data(), w.out(), pool);
       }
     });
-    std::vector<float> memory(static_cast<std::size_t>(total / 4), 1.0F);
+    AlignedBuffer memory(static_cast<std::size_t>(total));
+    std::memset(memory.data(), 1, memory.bytes());
     double rate = 0;
     for (int i = 0; i < 7; ++i) {
       rate = std::max(rate, measure_read_rate(memory.data(), total, pool));

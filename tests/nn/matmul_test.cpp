@@ -250,7 +250,7 @@ TEST_P(MatmulAtLevel, QuantisedWeightsMeanTheirDequantisedValues) {
         const auto w = pack_matrix({view}, compute, pool);
         const auto dense = pack_matrix({view_of(plain, out, in)}, compute, pool);
         ASSERT_TRUE(w && dense);
-        for (std::int64_t m : {1, 5, 16, 17, 70}) {
+        for (std::int64_t m : {1, 5, 16, 17, 33, 64, 70}) {
           const auto x = random_floats(random, m * in), bias = random_floats(random, out);
           std::vector<float> y(static_cast<std::size_t>(m * out)), z = y;
           matmul(*w, x.data(), m, in, bias.data(), y.data(), out, pool);

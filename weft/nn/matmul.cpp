@@ -74,7 +74,7 @@ void product_f32(const Product& p, ThreadPool& pool) {
   });
 }
 
-// Up to 16 rows and quantised weights, where the level has a kernel for that.
+// Up to 64 rows and quantised weights, where the level has a kernel for that.
 void product_few(const Product& p, const std::uint16_t* x, ThreadPool& pool) {
   const std::int64_t chunks = p.w->in / kChunk;
   for (const Part& part : p.w->parts) {
@@ -94,7 +94,8 @@ void product_few(const Product& p, const std::uint16_t* x, ThreadPool& pool) {
       block.bias = p.bias == nullptr ? nullptr : p.bias + column;
       block.y = p.y + column;
       block.ldy = p.ldy;
-      block.scratch = scratch.get<std::uint16_t>(static_cast<std::size_t>(chunks * kTileElements));
+      block.scratch = scratch.get<std::uint16_t>(
+          static_cast<std::size_t>((p.m + 15) / 16 * chunks * kTileElements));
       bf16_kernels().product_few(block);
     });
   }
@@ -111,7 +112,7 @@ void product_bf16(const Product& p, ThreadPool& pool) {
   const std::int64_t blocks = (std::min(p.m, kSlab) + 15) / 16;
   auto* x = scratch.get<std::uint16_t>(static_cast<std::size_t>(blocks * chunks * kTileElements));
   const bool quantised = is_quantised(p.w->parts[0].layout), few = p.m <= 64;
-  if (quantised && p.m <= 16 && kernels.product_few != nullptr) {
+  if (quantised && few && kernels.product_few != nullptr) {
     kernels.convert(p.x, p.ldx, k, 0, p.m, x);
     product_few(p, x, pool);
     return;

@@ -39,7 +39,7 @@ struct Bf16Gradient {
   std::int64_t lddw;
 };
 
-// A strip of quantised weights times up to 16 rows of x.
+// Strips of quantised weights times up to 64 rows of x.
 struct Bf16QuantBlock {
   QuantFormat format;
   const std::byte* w;  // first strip

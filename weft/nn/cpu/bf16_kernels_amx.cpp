@@ -84,7 +84,16 @@ void deliver(const Target& t, const float* buffer) {
     deliver(place, buffer);                            \
   }
 
+// Few rows read every weight once, at memory speed: ask for them ahead.
+inline void fetch_tile(const std::uint16_t* tile) {
+  constexpr std::int64_t kAheadBytes = 3072;
+  for (std::int64_t at = 0; at < 1024; at += 64) {
+    _mm_prefetch(reinterpret_cast<const char*>(tile) + kAheadBytes + at, _MM_HINT_T0);
+  }
+}
+
 // Two row tiles by two strips: every tile loaded is used twice.
+template <bool kFetch>
 void tile_2x2(const Bf16Block& b, std::int64_t row, std::int64_t second_rows, std::int64_t strip) {
   alignas(64) float buffer[256];
   const Target t0 = target(b, row, 16, strip), t1 = target(b, row, 16, strip + 1);
@@ -107,6 +116,10 @@ void tile_2x2(const Bf16Block& b, std::int64_t row, std::int64_t second_rows, st
   const std::uint16_t* w0 = b.w + strip * b.strip_stride;
   const std::uint16_t* w1 = w0 + b.strip_stride;
   for (std::int64_t c = 0; c < chunks; ++c) {
+    if constexpr (kFetch) {
+      fetch_tile(w0 + c * kTile);
+      fetch_tile(w1 + c * kTile);
+    }
     // Loads between the products: 10 % faster than all loads first.
     WEFT_TILE_LOAD(6, w0 + c * kTile, kTileRow);
     WEFT_TILE_LOAD(4, a0 + c * kTile, kTileRow);
@@ -204,7 +217,9 @@ void product_amx(const Bf16Block& b) {
     if (configured != second) configure(16, second);
     configured = second;
     std::int64_t strip = 0;
-    for (; strip + 2 <= b.strips; strip += 2) tile_2x2(b, row, second, strip);
+    for (; strip + 2 <= b.strips; strip += 2) {
+      b.rows <= 32 ? tile_2x2<true>(b, row, second, strip) : tile_2x2<false>(b, row, second, strip);
+    }
     if (strip < b.strips) tile_2x1(b, row, second, strip);
   }
   if (row < end) row_tile(b, row, end - row);
@@ -284,82 +299,145 @@ void gradient_amx(const Bf16Gradient& g) {
 // Few rows of x times quantised weights: the weights, in their natural rows, are
 // the left operand and x the right one, so a block of 32 is one tile row and needs
 // no transposition. Products commute, so the sums have the bits of product_amx.
-void configure_few(std::int64_t rows) {
+// Up to three whole blocks of 16 rows of x (sums in tiles 1-3, x in 7) and a last one
+// of `tail` rows (sums in tile 0, x in 6); weights in tile 4.
+void configure_few(std::int64_t tail) {
   TileConfig config;
-  config.rows[0] = config.rows[4] = config.rows[5] = config.rows[6] = 16;
-  config.column_bytes[0] = config.column_bytes[6] = static_cast<std::uint16_t>(4 * rows);
-  config.column_bytes[4] = config.column_bytes[5] = 64;
+  for (int t = 0; t < 8; ++t) {
+    config.rows[t] = 16;
+    config.column_bytes[t] = 64;
+  }
+  config.column_bytes[0] = config.column_bytes[6] = static_cast<std::uint16_t>(4 * tail);
   load_config(config);
 }
 
-// [chunk][pair][rows][2] from [chunk][16 rows][16 pairs][2].
+// Per chunk: whole blocks as [16 pairs][16 rows][2], then the last as
+// [16 pairs][tail][2].
 void transpose_x(const Bf16QuantBlock& b) {
-  const auto* in = reinterpret_cast<const std::uint32_t*>(b.x);
+  const std::int64_t whole = (b.rows - 1) / 16, tail = b.rows - whole * 16;
   auto* out = reinterpret_cast<std::uint32_t*>(b.scratch);
-  for (std::int64_t c = 0; c < b.chunks; ++c, in += 256, out += 16 * b.rows) {
-    for (std::int64_t r = 0; r < b.rows; ++r) {
-      for (std::int64_t pair = 0; pair < 16; ++pair) out[pair * b.rows + r] = in[r * 16 + pair];
+  for (std::int64_t c = 0; c < b.chunks; ++c) {
+    for (std::int64_t block = 0; block < whole; ++block, out += 256) {
+      __m512i v[16];
+      const std::uint16_t* in = b.x + (block * b.chunks + c) * kTile;
+      for (int r = 0; r < 16; ++r) v[r] = _mm512_load_si512(in + r * 32);
+      transpose_dwords(v);
+      for (int r = 0; r < 16; ++r) _mm512_storeu_si512(out + r * 16, v[r]);
     }
+    const auto* in = reinterpret_cast<const std::uint32_t*>(b.x + (whole * b.chunks + c) * kTile);
+    for (std::int64_t r = 0; r < tail; ++r) {
+      for (std::int64_t pair = 0; pair < 16; ++pair) out[pair * tail + r] = in[r * 16 + pair];
+    }
+    out += 16 * tail;
   }
 }
 
-template <bool kNibbles, bool kShifted, bool kHalves>
+// Tiles unpacked ahead of the one being multiplied: a tile load of lines whose
+// stores have not yet left the store buffer waits for them.
+constexpr std::int64_t kAhead = 4;
+
+template <int W, bool kNibbles, bool kShifted, bool kHalves>
 void few_strip(const Bf16QuantBlock& b, const std::byte* strip, float* sums) {
-  alignas(64) std::uint16_t weights[2][kTile];
-  const std::int64_t x_step = 32 * b.rows, x_stride = 4 * b.rows;
+  alignas(64) std::uint16_t ring[2 * kAhead][kTile];
+  const std::int64_t tail = b.rows - W * 16, tail_stride = 4 * tail;
   const QuantFormat f = b.format;
   const std::byte* header = strip;
   const std::byte* tile = strip + f.header_bytes;
   std::int64_t in_group = 0;
   const std::uint16_t* x = b.scratch;
+  const std::int64_t chunks = b.chunks;
   _tile_zero(0);
-  for (std::int64_t c = 0; c < b.chunks; ++c, x += x_step) {
-    __m512i rows[16];
-    tile_rows<kNibbles, kShifted, kHalves>(f, header, tile, rows);
-    std::uint16_t* buffer = weights[c & 1];
-    for (int i = 0; i < 16; ++i) _mm512_store_si512(buffer + i * 32, rows[i]);
-    WEFT_TILE_LOAD(4, buffer, kTileRow);
-    WEFT_TILE_LOAD(6, x, x_stride);
-    _tile_dpbf16ps(0, 4, 6);
-    tile += f.tile_bytes;
-    if (++in_group == f.group_tiles) {
-      in_group = 0;
-      header = tile;
-      tile += f.header_bytes;
+  if constexpr (W > 0) _tile_zero(1);
+  if constexpr (W > 1) _tile_zero(2);
+  if constexpr (W > 2) _tile_zero(3);
+  for (std::int64_t c = 0; c < chunks + kAhead; ++c) {
+    if (c < chunks) {
+      std::uint16_t* buffer = ring[c % (2 * kAhead)];
+      fetch_ahead(tile, f.tile_bytes);
+      tile_rows<kNibbles, kShifted, kHalves>(
+          f, header, tile, [&](int r, __m512i v) { _mm512_store_si512(buffer + r * 32, v); });
+      tile += f.tile_bytes;
+      if (++in_group == f.group_tiles) {
+        in_group = 0;
+        header = tile;
+        tile += f.header_bytes;
+      }
     }
+    if (c < kAhead) continue;
+    WEFT_TILE_LOAD(4, ring[(c - kAhead) % (2 * kAhead)], kTileRow);
+    if constexpr (W > 0) {
+      WEFT_TILE_LOAD(7, x, kTileRow);
+      _tile_dpbf16ps(1, 4, 7);
+    }
+    if constexpr (W > 1) {
+      WEFT_TILE_LOAD(7, x + kTile, kTileRow);
+      _tile_dpbf16ps(2, 4, 7);
+    }
+    if constexpr (W > 2) {
+      WEFT_TILE_LOAD(7, x + 2 * kTile, kTileRow);
+      _tile_dpbf16ps(3, 4, 7);
+    }
+    WEFT_TILE_LOAD(6, x + W * kTile, tail_stride);
+    _tile_dpbf16ps(0, 4, 6);
+    x += W * kTile + 32 * tail;
   }
-  WEFT_TILE_STORE(0, sums, x_stride);
+  WEFT_TILE_STORE(0, sums + W * 256, tail_stride);
+  if constexpr (W > 0) WEFT_TILE_STORE(1, sums, kTileRow);
+  if constexpr (W > 1) WEFT_TILE_STORE(2, sums + 256, kTileRow);
+  if constexpr (W > 2) WEFT_TILE_STORE(3, sums + 512, kTileRow);
 }
 
-void product_few_amx(const Bf16QuantBlock& b) {
-  transpose_x(b);
-  configure_few(b.rows);
+template <int W>
+void few_rows(const Bf16QuantBlock& b) {
+  const std::int64_t tail = b.rows - W * 16;
   for (std::int64_t s = 0; s < b.strips; ++s) {
-    alignas(64) float sums[256];
+    alignas(64) float sums[1024];  // [block][16 outputs][rows of the block]
     const std::byte* strip = b.w + s * b.strip_bytes;
     switch (b.format.kind) {
       case QuantKind::kScale:
-        (b.format.nibbles ? few_strip<true, false, false>
-                          : few_strip<false, false, false>)(b, strip, sums);
+        (b.format.nibbles ? few_strip<W, true, false, false>
+                          : few_strip<W, false, false, false>)(b, strip, sums);
         break;
       case QuantKind::kScaleOffset:
-        few_strip<true, true, false>(b, strip, sums);
+        few_strip<W, true, true, false>(b, strip, sums);
         break;
       case QuantKind::kScales:
-        (b.format.nibbles ? few_strip<true, true, false> : few_strip<false, true, false>)(b, strip,
-                                                                                          sums);
+        (b.format.nibbles ? few_strip<W, true, true, false>
+                          : few_strip<W, false, true, false>)(b, strip, sums);
         break;
       case QuantKind::kHalfScales:
-        few_strip<false, false, true>(b, strip, sums);
+        few_strip<W, false, false, true>(b, strip, sums);
         break;
     }
     const std::int64_t left = b.columns - s * 16, width = left < 16 ? left : 16;
     for (std::int64_t r = 0; r < b.rows; ++r) {
+      const std::int64_t block = r / 16, rows = block < W ? 16 : tail;
+      const float* from = sums + block * 256 + r % 16;
       for (std::int64_t o = 0; o < width; ++o) {
-        const float v = sums[o * b.rows + r];
+        const float v = from[o * rows];
         b.y[r * b.ldy + s * 16 + o] = b.bias == nullptr ? v : v + b.bias[s * 16 + o];
       }
     }
+  }
+}
+
+void product_few_amx(const Bf16QuantBlock& b) {
+  transpose_x(b);
+  const std::int64_t whole = (b.rows - 1) / 16;
+  configure_few(b.rows - whole * 16);
+  switch (whole) {
+    case 0:
+      few_rows<0>(b);
+      break;
+    case 1:
+      few_rows<1>(b);
+      break;
+    case 2:
+      few_rows<2>(b);
+      break;
+    default:
+      few_rows<3>(b);
+      break;
   }
   _tile_release();
 }

@@ -44,6 +44,7 @@ inline void int8_rows(const Int8Block& b, const std::byte* strip, std::int64_t r
   const __m512i low_bits = _mm512_set1_epi8(15);
   for (int r = 0; r < R; ++r) sums[r] = _mm512_setzero_ps();
   for (std::int64_t block = 0; block < b.blocks; ++block) {
+    fetch_ahead(tile, f.tile_bytes);
     __m512i values[8];
     for (int g = 0; g < (kNibbles ? 4 : 8); ++g) {
       const __m512i v = _mm512_loadu_si512(tile + g * 64);
