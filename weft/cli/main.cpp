@@ -47,8 +47,10 @@ int run_learn_module(int argc, char** argv) {
     }
     reason = dlerror();
   }
-  std::fprintf(stderr, "weft: error: `weft %s` needs libweft_learn.so beside the binary or in ../lib/weft (%s)\n",
-               argv[1], reason.empty() ? "not there; build the target weft_learn" : reason.c_str());
+  std::fprintf(
+      stderr,
+      "weft: error: `weft %s` needs libweft_learn.so beside the binary or in ../lib/weft (%s)\n",
+      argv[1], reason.empty() ? "not there; build the target weft_learn" : reason.c_str());
   return weft::cli::kExitFailed;
 }
 
@@ -67,6 +69,7 @@ int main(int argc, char** argv) {
   weft::cli::add_model_command(app, exit_code);
   // Listed for --help only: see run_learn_module.
   for (const auto& learn : kLearnCommands) app.add_subcommand(learn.name, learn.description);
+  weft::cli::add_generate_command(app, exit_code);
   CLI11_PARSE(app, argc, argv);
   return exit_code;
 }

@@ -105,6 +105,7 @@ void add_model_command(CLI::App& app, int& exit_code) {
   fetch->add_flag("--json", arguments->json, "print JSON");
   fetch->callback([arguments, &exit_code] { exit_code = run_fetch(*arguments); });
   add_chat_template_command(*command, exit_code);
+  add_model_eval_command(*command, exit_code);
 }
 
 }  // namespace weft::cli

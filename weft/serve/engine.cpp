@@ -386,7 +386,7 @@ Result<std::vector<Completion>> generate(Engine& engine, std::vector<GenerationR
         ids.push_back(*id);
         continue;
       }
-      if (id.error().code == ErrorCode::kResourceExhausted && ended < next) {
+      if (id.error().code == ErrorCode::kResourceExhausted && engine.stats().waiting > 0) {
         // The queue is full: this one comes again after a step.
         copy.on_event = on_event;
         requests[next] = std::move(copy);

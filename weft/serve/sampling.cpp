@@ -46,7 +46,8 @@ Status validate(const SamplingParams& p) {
 
 namespace {
 
-constexpr std::int64_t kBlock = 256;  // tokens between two running sums of the draw
+constexpr std::size_t kBlock = 256;   // tokens between two running sums of the draw
+constexpr float kFarBelow = -100.0F;  // its exponential counts as 0
 
 // Working space of one thread; its contents do not outlive a call.
 struct Space {
@@ -167,18 +168,9 @@ TokenId draw_sorted(std::span<const TokenLogprob> candidates, float u) {
   return candidates.front().token;  // unreachable but for rounding at u near 1
 }
 
-// Draws in order of ids. `weights` holds exp((logit - max) / temperature).
-TokenId draw_by_id(std::span<const float> weights, float u, std::vector<double>& sums) {
-  sums.clear();
-  double total = 0.0;
-  for (std::size_t begin = 0; begin < weights.size(); begin += kBlock) {
-    const std::size_t end = std::min(weights.size(), begin + kBlock);
-    double sum = 0.0;
-    for (std::size_t i = begin; i < end; ++i) sum += static_cast<double>(weights[i]);
-    total += sum;
-    sums.push_back(total);
-  }
-  const double target = static_cast<double>(u) * total;
+// Draws in order of ids. `sums` holds the running sums at the end of each block.
+TokenId draw_by_id(std::span<const float> weights, std::span<const double> sums, float u) {
+  const double target = static_cast<double>(u) * sums.back();
   const auto block =
       static_cast<std::size_t>(std::ranges::upper_bound(sums, target) - sums.begin());
   const std::size_t begin = std::min(block, sums.size() - 1) * kBlock;
@@ -211,11 +203,46 @@ void cut_min_p(std::vector<TokenLogprob>& candidates, float min_p) {
   while (candidates.back().logprob < least) candidates.pop_back();
 }
 
-// Replaces logits by exp((logit - max) / temperature); NaN counts as no chance.
-void exponentials(std::span<const float> logits, float max, float temperature, float* out) {
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    const float weight = nn::exp_f32((logits[i] - max) / temperature);
-    out[i] = std::isnan(weight) ? 0.0F : weight;
+// out = exp((logit - max) / temperature), 0 where that is below the smallest normal
+// number, below `least`, or not a number; `sums` takes the running sum after each
+// block. `out` may be `logits`.
+void exponentials(std::span<const float> logits, float max, float temperature, float least,
+                  std::span<float> out, std::vector<double>& sums) {
+  const float inverse = 1.0F / temperature;
+  const float floor = std::max(least, std::numeric_limits<float>::min());
+  double total = 0.0;
+  sums.clear();
+  for (std::size_t begin = 0; begin < logits.size(); begin += kBlock) {
+    const std::size_t count = std::min(logits.size() - begin, kBlock);
+    const float* from = logits.data() + begin;
+    float* to = out.data() + begin;
+    Lanes sum{};
+    std::size_t i = 0;
+    for (; i + kLanes <= count; i += kLanes) {
+      Lanes x;
+      __builtin_memcpy(&x, from + i, sizeof x);
+      x = (x - max) * inverse;
+      x = x > kFarBelow ? x : Lanes{} + kFarBelow;  // also for NaN
+      __builtin_memcpy(to + i, &x, sizeof x);
+    }
+    for (; i < count; ++i) {
+      const float x = (from[i] - max) * inverse;
+      to[i] = x > kFarBelow ? x : kFarBelow;
+    }
+    nn::exp_f32(to, static_cast<std::int64_t>(count), to);
+    for (i = 0; i + kLanes <= count; i += kLanes) {
+      Lanes x;
+      __builtin_memcpy(&x, to + i, sizeof x);
+      x = x >= floor ? x : Lanes{};
+      sum += x;
+      __builtin_memcpy(to + i, &x, sizeof x);
+    }
+    for (std::size_t lane = 0; lane < kLanes; ++lane) total += static_cast<double>(sum[lane]);
+    for (; i < count; ++i) {
+      to[i] = to[i] >= floor ? to[i] : 0.0F;
+      total += static_cast<double>(to[i]);
+    }
+    sums.push_back(total);
   }
 }
 
@@ -230,7 +257,7 @@ TokenId choose(std::span<const float> logits, const SamplingParams& params, std:
     select_largest(logits, params.top_k, candidates);
     double total = 0.0;
     for (TokenLogprob& c : candidates) {
-      c.logprob = nn::exp_f32((c.logprob - max) / params.temperature);
+      c.logprob = nn::exp_f32((c.logprob - max) * (1.0F / params.temperature));
       total += static_cast<double>(c.logprob);
     }
     if (params.top_p < 1.0F) cut_top_p(candidates, params.top_p, total);
@@ -238,22 +265,19 @@ TokenId choose(std::span<const float> logits, const SamplingParams& params, std:
     return draw_sorted(candidates, u);
   }
   space.adjusted.resize(logits.size());
-  exponentials(logits, max, params.temperature, space.adjusted.data());
   const std::span<float> weights(space.adjusted);
-  if (params.top_p == 1.0F) {
-    if (params.min_p > 0.0F) {
-      for (float& weight : weights) weight = weight < params.min_p ? 0.0F : weight;
-    }
-    return draw_by_id(weights, u, space.block_sums);
-  }
-  double total = 0.0;
-  for (const float weight : weights) total += static_cast<double>(weight);
+  const bool by_id = params.top_p == 1.0F;
+  exponentials(logits, max, params.temperature, by_id ? params.min_p : 0.0F, weights,
+               space.block_sums);
+  if (by_id) return draw_by_id(weights, space.block_sums, u);
+  const double total = space.block_sums.back();
   // Tokens below this hold less than 1 - top_p together: the nucleus is without them.
   const auto least = static_cast<float>((1.0 - static_cast<double>(params.top_p)) * total /
                                         static_cast<double>(weights.size()) * 0.5);
   candidates.clear();
   for (std::size_t i = 0; i < weights.size(); ++i) {
-    if (weights[i] >= least) candidates.push_back({static_cast<TokenId>(i), weights[i]});
+    if (weights[i] >= least && weights[i] > 0.0F)
+      candidates.push_back({static_cast<TokenId>(i), weights[i]});
   }
   std::ranges::sort(candidates, more_probable);
   cut_top_p(candidates, params.top_p, total);
