@@ -22,6 +22,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -62,6 +63,11 @@ class ConfigSchema {
  public:
   // Declares `name` ("table.key" or "key"), whose default is what `target` holds.
   ConfigField& field(std::string name, ConfigTarget target);
+  template <class T>
+    requires(!std::is_pointer_v<T>)
+  ConfigField& field(std::string name, T& target) {
+    return field(std::move(name), ConfigTarget(&target));
+  }
 
   // Reads TOML text; `name` begins each error. `overrides` are "key=value" with
   // a TOML value (a bare word is taken as a string), and win over the file.
