@@ -12,6 +12,9 @@ cd "$(dirname "$0")/.."
 kind=${1:-build}
 cache=${WEFT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/weft}
 mkdir -p "$cache/deps"
+# One at a time for each cache; a second caller finds the work done.
+exec 9>"$cache/deps/.lock"
+flock 9
 
 digest() { cat "$@" | sha256sum | cut -c1-16; }
 
