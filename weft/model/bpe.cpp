@@ -127,7 +127,7 @@ Status BpeModel::add_scored_merges(const ModelSpec& spec, std::string_view where
     return fail(ErrorCode::kCorrupt, "{}: {} scores for {} tokens", where, spec.scores.size(),
                 spec.tokens.size());
   }
-  std::vector<float> levels(spec.scores);
+  std::vector<double> levels(spec.scores);
   std::ranges::sort(levels, std::greater<>());
   levels.erase(std::unique(levels.begin(), levels.end()), levels.end());
   // Token texts as the symbols see them: bytes of a byte-level model, else UTF-8.

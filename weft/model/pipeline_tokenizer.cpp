@@ -13,9 +13,13 @@
 #include "weft/model/token_decoder.h"
 #include "weft/model/tokenizer_spec.h"
 #include "weft/model/unicode_text.h"
+#include "weft/model/unigram.h"
+#include "weft/model/word_piece.h"
 
 namespace weft::model {
 namespace {
+
+using WordModel = std::variant<std::monostate, BpeModel, UnigramModel, WordPieceModel>;
 
 // Workspaces for threads that encode at the same time; a call borrows one.
 class WorkspacePool {
@@ -77,7 +81,7 @@ class PipelineTokenizer final : public Tokenizer {
   AddedTokens raw_added_, normalized_added_;
   Normalizer normalizer_;
   PreTokenizer pre_tokenizer_;
-  std::variant<std::monostate, BpeModel> model_;
+  WordModel model_;
   TokenDecoder decoder_;
   mutable WorkspacePool workspaces_;
 };
@@ -154,9 +158,14 @@ Result<std::shared_ptr<const Tokenizer>> PipelineTokenizer::make(TokenizerSpec s
       made->model_ = std::move(bpe);
       break;
     }
-    case ModelKind::kUnigram:
+    case ModelKind::kUnigram: {
+      WEFT_ASSIGN(UnigramModel unigram, UnigramModel::make(model, made->by_text_, where));
+      made->model_ = std::move(unigram);
+      break;
+    }
     case ModelKind::kWordPiece:
-      return fail(ErrorCode::kUnsupported, "{}: this kind of vocabulary", where);
+      made->model_ = WordPieceModel::make(model);
+      break;
   }
   std::vector<AddedTokenSpec> raw, normalized;
   std::vector<std::string> raw_contents, normalized_contents;
@@ -178,12 +187,20 @@ Result<std::shared_ptr<const Tokenizer>> PipelineTokenizer::make(TokenizerSpec s
 // Hands each word to the model.
 class ModelSink final : public WordSink {
  public:
-  ModelSink(const BpeModel& model, BpeWorkspace& workspace, std::vector<TokenId>& ids)
+  ModelSink(const WordModel& model, BpeWorkspace& workspace, std::vector<TokenId>& ids)
       : model_(model), workspace_(workspace), ids_(ids) {}
-  void word(std::string_view word) override { model_.encode(word, workspace_, ids_); }
+  void word(std::string_view word) override {
+    if (const auto* bpe = std::get_if<BpeModel>(&model_)) {
+      bpe->encode(word, workspace_, ids_);
+    } else if (const auto* unigram = std::get_if<UnigramModel>(&model_)) {
+      unigram->encode(word, ids_);
+    } else {
+      std::get<WordPieceModel>(model_).encode(word, ids_);
+    }
+  }
 
  private:
-  const BpeModel& model_;
+  const WordModel& model_;
   BpeWorkspace& workspace_;
   std::vector<TokenId>& ids_;
 };
@@ -195,7 +212,7 @@ void PipelineTokenizer::encode_section(std::string_view text, bool first, bool p
     normalized = normalizer_.apply(text);
     text = normalized;
   }
-  ModelSink sink(std::get<BpeModel>(model_), workspace, ids);
+  ModelSink sink(model_, workspace, ids);
   if (normalized_added_.empty()) {
     pre_tokenizer_.split(text, first, sink);
     return;

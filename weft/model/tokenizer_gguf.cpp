@@ -220,7 +220,8 @@ Result<TokenizerSpec> read_sentencepiece(const GgufFile& file, Vocabulary vocabu
   TokenizerSpec spec;
   spec.kind = "sentencepiece-bpe";
   WEFT_TRY(read_ends(file, vocabulary, 1, 2, true, spec));
-  WEFT_ASSIGN(spec.model.scores, file.numbers("tokenizer.ggml.scores"));
+  WEFT_ASSIGN(const std::vector<float> scores, file.numbers("tokenizer.ggml.scores"));
+  spec.model.scores.assign(scores.begin(), scores.end());
   WEFT_ASSIGN(const bool prefix_space, file.boolean_or("tokenizer.ggml.add_space_prefix", true));
   if (prefix_space) {
     spec.normalizers.push_back({.kind = NormalizerSpec::Kind::kPrepend, .content = "\u2581"});

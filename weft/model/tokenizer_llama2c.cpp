@@ -12,9 +12,8 @@ constexpr TokenId kFirstByteToken = 3;
 
 }  // namespace
 
-Result<std::shared_ptr<const Tokenizer>> tokenizer_from_llama2c(std::string_view bytes,
-                                                                std::int64_t vocab_size,
-                                                                std::string_view file) {
+Result<TokenizerSpec> spec_from_llama2c(std::string_view bytes, std::int64_t vocab_size,
+                                        std::string_view file) {
   if (vocab_size < 3 || vocab_size > 4'000'000) {
     return fail(ErrorCode::kInvalidArgument, "{}: a vocabulary of {} tokens", file, vocab_size);
   }
@@ -82,6 +81,13 @@ Result<std::shared_ptr<const Tokenizer>> tokenizer_from_llama2c(std::string_view
   spec.bos = 1;
   spec.eos = {2};
   spec.prefix = {1};
+  return spec;
+}
+
+Result<std::shared_ptr<const Tokenizer>> tokenizer_from_llama2c(std::string_view bytes,
+                                                                std::int64_t vocab_size,
+                                                                std::string_view file) {
+  WEFT_ASSIGN(TokenizerSpec spec, spec_from_llama2c(bytes, vocab_size, file));
   return make_tokenizer(std::move(spec), file);
 }
 

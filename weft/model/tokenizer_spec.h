@@ -120,9 +120,12 @@ struct ModelSpec {
   // By score instead of by merges (sentencepiece, tiktoken): two neighbours merge
   // when together they are a token; higher first, then the left one.
   bool by_score = false;
-  std::vector<float> scores;
+  std::vector<double> scores;
   std::vector<bool> unmergeable;  // tokens that no merge may make (control, byte, unused, ...)
-  // kUnigram: `scores`; kWordPiece: `continuing_prefix`
+  // kUnigram: `scores`, with sums rounded as sentencepiece (float) or `tokenizers`
+  // (double) does.
+  bool float_sums = false;
+  // kWordPiece: `continuing_prefix`; longer words are unknown.
   std::int64_t max_word_characters = 100;
   // Tokens that are found as they stand before anything else (sentencepiece's
   // user-defined symbols), longest first.
@@ -149,6 +152,13 @@ struct TokenizerSpec {
 Result<std::shared_ptr<const Tokenizer>> make_tokenizer(TokenizerSpec spec, std::string_view where);
 
 Result<TokenizerSpec> spec_from_json(const Json& json, std::string_view where);
+Result<TokenizerSpec> spec_from_text(std::string_view text, std::string_view where);
+Result<TokenizerSpec> spec_from_sentencepiece(std::string_view bytes, std::string_view file);
+Result<TokenizerSpec> spec_from_tiktoken(std::string_view text, std::string_view file);
+Result<TokenizerSpec> spec_from_llama2c(std::string_view bytes, std::int64_t vocab_size,
+                                        std::string_view file);
+Result<TokenizerSpec> spec_from_gpt2_files(std::string_view encoder_json,
+                                           std::string_view vocab_bpe);
 // kUnsupported when a step has no form in tokenizer.json.
 Result<Json> spec_to_json(const TokenizerSpec& spec);
 
