@@ -58,7 +58,8 @@ TEST_P(GgufVocabulary, GivesTheIdsOfLlamaCppsVectors) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Data, GgufVocabulary,
-                         testing::Values("gpt-2", "deepseek-coder", "llama-spm", "phi-3"),
+                         testing::Values("gpt-2", "deepseek-coder", "llama-spm", "phi-3",
+                                         "bert-bge"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::ranges::replace(name, '-', '_');

@@ -28,5 +28,6 @@ void add_chat_template_command(CLI::App& model_command,
                                int& exit_code);  // weft model chat-template
 void add_generate_command(CLI::App& app, int& exit_code);
 void add_model_eval_command(CLI::App& model_command, int& exit_code);  // of `weft model`
+void add_tokenize_command(CLI::App& model_command, int& exit_code);  // under `weft model`
 
 }  // namespace weft::cli

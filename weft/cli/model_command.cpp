@@ -106,6 +106,7 @@ void add_model_command(CLI::App& app, int& exit_code) {
   fetch->callback([arguments, &exit_code] { exit_code = run_fetch(*arguments); });
   add_chat_template_command(*command, exit_code);
   add_model_eval_command(*command, exit_code);
+  add_tokenize_command(*command, exit_code);
 }
 
 }  // namespace weft::cli

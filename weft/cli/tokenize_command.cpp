@@ -128,8 +128,9 @@ void add_tokenize_command(CLI::App& model_command, int& exit_code) {
   command->footer(
       "Example:\n  weft model tokenize smollm2-135m-instruct --text \"Hello, world!\"\n"
       "  echo \"504 3575 282 4649\" | weft model tokenize smollm2-135m-instruct --decode");
-  command->add_option("MODEL", arguments->model,
-                      "a model, a tokenizer file, a folder, or a fetched name")
+  command
+      ->add_option("MODEL", arguments->model,
+                   "a model, a tokenizer file, a folder, or a fetched name")
       ->required();
   command->add_option("--text", arguments->text,
                       "the text; without it each line of standard input is one");

@@ -68,16 +68,18 @@ std::string bert(const NormalizerSpec& spec, std::string text) {
   if (spec.clean_text) {
     text = each_character(text, [](char32_t c, std::string& out) {
       if (c == 0 || c == kReplacement) return;
-      if (c == '\t' || c == '\n' || c == '\r' || is_white(c)) {
-        out += ' ';
-        return;
-      }
+      // Controls go first: a vertical tab is removed, not made a space.
       const utf8proc_category_t kind = category(c);
-      if (kind == UTF8PROC_CATEGORY_CC || kind == UTF8PROC_CATEGORY_CF ||
-          kind == UTF8PROC_CATEGORY_CO) {
-        return;
+      const bool control = kind == UTF8PROC_CATEGORY_CC || kind == UTF8PROC_CATEGORY_CF ||
+                           kind == UTF8PROC_CATEGORY_CO;
+      if (c != '\t' && c != '\n' && c != '\r') {
+        if (control) return;
+        if (!is_white(c)) {
+          append_utf8(out, c);
+          return;
+        }
       }
-      append_utf8(out, c);
+      out += ' ';
     });
   }
   if (spec.chinese_chars) {

@@ -39,6 +39,11 @@ Result<PreTokenizer> PreTokenizer::make(const std::vector<PreTokenizerSpec>& spe
           made.steps_.push_back({.kind = StepKind::kPrefixSpace});
         }
         if (spec.use_regex) add_split(kGpt2Pattern, true, SplitBehavior::kIsolated, false);
+        // Steps after it (Falcon's) see the bytes as characters of the alphabet.
+        if (&spec != &specs.back() && !made.in_alphabet_) {
+          made.steps_.push_back({.kind = StepKind::kToAlphabet});
+          made.in_alphabet_ = true;
+        }
         break;
       case Kind::kSplit:
         add_split(spec.pattern, spec.is_regex, spec.behavior, spec.invert);
@@ -84,7 +89,11 @@ void PreTokenizer::split(std::string_view text, bool first, WordSink& sink) cons
 void PreTokenizer::run(std::size_t index, std::string_view text, bool first, WordSink& sink) const {
   if (text.empty()) return;
   if (index == steps_.size()) {
-    sink.word(text);
+    if (in_alphabet_) {
+      sink.word(alphabet_to_bytes(text).value_or(std::string(text)));
+    } else {
+      sink.word(text);
+    }
     return;
   }
   const Step& step = steps_[index];
@@ -102,6 +111,11 @@ void PreTokenizer::run(std::size_t index, std::string_view text, bool first, Wor
       prefixed += ' ';
       prefixed += text;
       run(index + 1, prefixed, first, sink);
+      return;
+    }
+    case StepKind::kToAlphabet: {
+      const std::string mapped = bytes_to_alphabet(text);
+      run(index + 1, mapped, first, sink);
       return;
     }
     case StepKind::kMetaspace: {

@@ -26,7 +26,7 @@ class PreTokenizer {
   void split(std::string_view text, bool first, WordSink& sink) const;
 
  private:
-  enum class StepKind { kSplit, kPrefixSpace, kMetaspace };
+  enum class StepKind { kSplit, kPrefixSpace, kMetaspace, kToAlphabet };
   struct Step {
     StepKind kind;
     std::vector<SplitPattern> pattern = {};  // one, or none
@@ -40,6 +40,7 @@ class PreTokenizer {
   void run_split(std::size_t step, std::string_view text, bool first, WordSink& sink) const;
 
   std::vector<Step> steps_;
+  bool in_alphabet_ = false;  // words leave the last step in GPT-2's alphabet
 };
 
 }  // namespace weft::model

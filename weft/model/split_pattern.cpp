@@ -46,7 +46,7 @@ std::string to_pcre2(std::string_view expression) {
     if (escaped == 's' || (escaped == 'S' && !in_class)) {
       ranges(kWhiteSpaceRanges, escaped == 'S');
     } else if (escaped == 'w' || (escaped == 'W' && !in_class)) {
-      ranges("\\p{L}\\p{M}\\p{N}\\p{Pc}", escaped == 'W');
+      ranges("\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}", escaped == 'W');
     } else {
       out += '\\';
       out += escaped;

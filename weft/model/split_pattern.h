@@ -19,7 +19,7 @@ struct PatternMatch {
 class SplitPattern {
  public:
   // A regular expression as Oniguruma reads it (what `tokenizers` uses): \s is the
-  // White_Space property, \d is Nd, \w is letters, marks, numbers and connectors.
+  // White_Space property, \d is Nd, \w is Alphabetic, M, Nd and Pc.
   // `where` begins errors. `allow_scanner` = false always takes PCRE2 (tests).
   static Result<SplitPattern> regex(std::string_view expression, std::string_view where,
                                     bool allow_scanner = true);

@@ -250,6 +250,49 @@ Result<TokenizerSpec> read_sentencepiece(const GgufFile& file, Vocabulary vocabu
   return spec;
 }
 
+// BERT's vocabulary, in which GGUF marks the beginnings of words by U+2581 instead of
+// the continuations by "##".
+Result<TokenizerSpec> read_word_piece(const GgufFile& file, Vocabulary vocabulary) {
+  TokenizerSpec spec;
+  spec.kind = "wordpiece";
+  WEFT_TRY(read_ends(file, vocabulary, 101, 102, true, spec));
+  const auto size = static_cast<std::int64_t>(vocabulary.tokens.size());
+  // Files say "seperator" as well as "separator".
+  WEFT_ASSIGN(const std::int64_t misspelt,
+              file.integer_or("tokenizer.ggml.seperator_token_id", 102));
+  WEFT_ASSIGN(const std::int64_t separator,
+              file.integer_or("tokenizer.ggml.separator_token_id", misspelt));
+  WEFT_ASSIGN(const std::int64_t cls, file.integer_or("tokenizer.ggml.cls_token_id", spec.bos));
+  WEFT_ASSIGN(const std::int64_t unk, file.integer_or("tokenizer.ggml.unknown_token_id", 100));
+  for (const std::int64_t id : {separator, cls, unk}) {
+    if (id < 0 || id >= size) {
+      return fail(ErrorCode::kOutOfRange, "{}: the special token {} is beyond the {} tokens",
+                  file.name(), id, size);
+    }
+  }
+  spec.bos = static_cast<TokenId>(cls);
+  spec.prefix = {spec.bos};
+  spec.suffix = {static_cast<TokenId>(separator)};
+  spec.eos = spec.suffix;
+  add_special_tokens(vocabulary, spec);
+  spec.model.kind = ModelKind::kWordPiece;
+  spec.model.unk = static_cast<TokenId>(unk);
+  spec.model.continuing_prefix = "##";
+  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
+    std::string& token = vocabulary.tokens[id];
+    if (token.starts_with("\u2581")) {
+      token.erase(0, std::string_view("\u2581").size());
+    } else if (type_of(vocabulary, id) == kNormal) {
+      token.insert(0, "##");
+    }
+  }
+  spec.model.tokens = std::move(vocabulary.tokens);
+  spec.normalizers = {{.kind = NormalizerSpec::Kind::kBert}};
+  spec.pre_tokenizers = {{.kind = PreTokenizerSpec::Kind::kBert}};
+  spec.decoders = {{.kind = DecoderSpec::Kind::kWordPiece, .content = "##"}};
+  return spec;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const Tokenizer>> tokenizer_from_gguf(const GgufFile& file) {
@@ -263,9 +306,13 @@ Result<std::shared_ptr<const Tokenizer>> tokenizer_from_gguf(const GgufFile& fil
     WEFT_ASSIGN(TokenizerSpec spec, read_sentencepiece(file, std::move(vocabulary)));
     return make_tokenizer(std::move(spec), file.name());
   }
+  if (model == "bert") {
+    WEFT_ASSIGN(TokenizerSpec spec, read_word_piece(file, std::move(vocabulary)));
+    return make_tokenizer(std::move(spec), file.name());
+  }
   return fail(ErrorCode::kUnsupported,
-              "{}: tokenizer.ggml.model = \"{}\" is not read; gpt2 and llama are", file.name(),
-              model);
+              "{}: tokenizer.ggml.model = \"{}\" is not read; gpt2, llama and bert are",
+              file.name(), model);
 }
 
 }  // namespace weft::model

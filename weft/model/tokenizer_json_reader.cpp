@@ -13,7 +13,6 @@ namespace {
 
 constexpr std::int64_t kLargestId = 16'000'000;
 
-
 std::unexpected<Error> unsupported(std::string_view what, std::string_view type) {
   return fail(ErrorCode::kUnsupported, "the {} \"{}\" is not read", what, type);
 }
@@ -126,10 +125,8 @@ Status read_normalizer(const Json& step, const std::string& type, TokenizerSpec&
 Status read_pre_tokenizer(const Json& step, const std::string& type, TokenizerSpec& spec) {
   using Kind = PreTokenizerSpec::Kind;
   PreTokenizerSpec made;
-  if (spec.model.byte_level) {
-    return fail(ErrorCode::kUnsupported, "a pre-tokenizer ({}) after ByteLevel is not read", type);
-  }
   if (type == "ByteLevel") {
+    if (spec.model.byte_level) return unsupported("pre_tokenizer", "second ByteLevel");
     made.kind = Kind::kByteLevel;
     WEFT_ASSIGN(made.add_prefix_space, json_field_or<bool>(step, "add_prefix_space", true));
     WEFT_ASSIGN(made.use_regex, json_field_or<bool>(step, "use_regex", true));
@@ -308,7 +305,8 @@ Status read_unknown(const Json& model, const Ids& ids, ModelSpec& spec) {
 
 Status read_bpe(const Json& model, ModelSpec& spec) {
   if (const Json* dropout = member(model, "dropout")) {
-    if (!dropout->is_number() || dropout->get<double>() != 0) return unsupported("model", "dropout");
+    if (!dropout->is_number() || dropout->get<double>() != 0)
+      return unsupported("model", "dropout");
   }
   Ids ids;
   WEFT_TRY(read_vocabulary(model, spec, ids));
@@ -339,8 +337,8 @@ Status read_bpe(const Json& model, ModelSpec& spec) {
     const auto left_id = ids.find(left);
     const auto right_id = ids.find(right);
     if (left_id == ids.end() || right_id == ids.end()) {
-      return fail(ErrorCode::kInvalidArgument, "merge {} ({}) is not of two tokens of the vocabulary",
-                  rank, dump_json(merge));
+      return fail(ErrorCode::kInvalidArgument,
+                  "merge {} ({}) is not of two tokens of the vocabulary", rank, dump_json(merge));
     }
     spec.merges.emplace_back(left_id->second, right_id->second);
   }
@@ -407,7 +405,8 @@ Status read_added(const Json& json, TokenizerSpec& spec) {
       return fail(ErrorCode::kInvalidArgument, "the added token \"{}\" has no id", token.content);
     }
     WEFT_ASSIGN(token.id, to_id(*id, token.content));
-    if (static_cast<std::size_t>(token.id) > 4 * (spec.model.tokens.size() + added->size()) + 65536) {
+    if (static_cast<std::size_t>(token.id) >
+        4 * (spec.model.tokens.size() + added->size()) + 65536) {
       return fail(ErrorCode::kOutOfRange, "the added token \"{}\" has the id {} for {} tokens",
                   token.content, token.id, spec.model.tokens.size());
     }

@@ -61,7 +61,8 @@ Json sequence(std::vector<Json> steps, std::string_view list_name) {
 // sentencepiece's normaliser as the steps that transformers' converters use.
 void sentencepiece_steps(const NormalizerSpec& spec, std::vector<Json>& steps) {
   if (!spec.content.empty()) {
-    steps.push_back({{"type", "Precompiled"}, {"precompiled_charsmap", base64_encode(spec.content)}});
+    steps.push_back(
+        {{"type", "Precompiled"}, {"precompiled_charsmap", base64_encode(spec.content)}});
   }
   if (spec.remove_extra_spaces) {
     steps.push_back(
@@ -280,7 +281,9 @@ Json vocabulary_json(const ModelSpec& model) {
 }
 
 Json model_json(const ModelSpec& model) {
-  const auto text_or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
+  const auto text_or_null = [](const std::string& text) {
+    return text.empty() ? Json() : Json(text);
+  };
   const Json unk = model.unk >= 0 ? Json(model.tokens[model.unk]) : Json();
   switch (model.kind) {
     case ModelKind::kBpe: {

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kLargestFile = std::size_t{256} << 20;
 
-bool exists(const fs::path& path) {
+bool is_there(const fs::path& path) {
   std::error_code error;
   return fs::exists(path, error);
 }
@@ -59,7 +59,7 @@ void put_end(TokenizerSpec& spec, TokenId id) {
 
 // Beside tokenizer.json: which tokens begin and end a text, and whether a text gets them.
 Status apply_configs(const fs::path& folder, TokenizerSpec& spec) {
-  if (exists(folder / "tokenizer_config.json")) {
+  if (is_there(folder / "tokenizer_config.json")) {
     const fs::path path = folder / "tokenizer_config.json";
     WEFT_ASSIGN(const std::string text, read_file(path, kLargestFile));
     WEFT_ASSIGN(const Json config, parse_json(text, path.string()));
@@ -79,7 +79,7 @@ Status apply_configs(const fs::path& folder, TokenizerSpec& spec) {
   }
   for (const char* name : {"generation_config.json", "config.json"}) {
     const fs::path path = folder / name;
-    if (!exists(path)) continue;
+    if (!is_there(path)) continue;
     WEFT_ASSIGN(const std::string text, read_file(path, kLargestFile));
     WEFT_ASSIGN(const Json config, parse_json(text, path.string()));
     if (!config.is_object() || !config.contains("eos_token_id")) continue;
@@ -89,8 +89,7 @@ Status apply_configs(const fs::path& folder, TokenizerSpec& spec) {
       size = std::max(size, static_cast<std::size_t>(token.id) + 1);
     }
     for (const Json& id : ids.is_array() ? ids : Json::array({ids})) {
-      if (id.is_number_integer() && id.get<std::int64_t>() >= 0 &&
-          id.get<std::uint64_t>() < size) {
+      if (id.is_number_integer() && id.get<std::int64_t>() >= 0 && id.get<std::uint64_t>() < size) {
         put_end(spec, id.get<TokenId>());
       }
     }
@@ -111,12 +110,12 @@ Result<TokenizerSpec> spec_from_file(const fs::path& path) {
 
 Result<TokenizerSpec> spec_from_folder(const fs::path& folder) {
   for (const char* name : {"tokenizer.json", "tokenizer.model", "tokenizer.bin"}) {
-    if (exists(folder / name)) return spec_from_file(folder / name);
+    if (is_there(folder / name)) return spec_from_file(folder / name);
   }
   constexpr std::pair<const char*, const char*> kGpt2Files[] = {{"encoder.json", "vocab.bpe"},
                                                                 {"vocab.json", "merges.txt"}};
   for (const auto& [vocabulary, merges] : kGpt2Files) {
-    if (!exists(folder / vocabulary) || !exists(folder / merges)) continue;
+    if (!is_there(folder / vocabulary) || !is_there(folder / merges)) continue;
     WEFT_ASSIGN(const std::string encoder, read_file(folder / vocabulary, kLargestFile));
     WEFT_ASSIGN(const std::string pairs, read_file(folder / merges, kLargestFile));
     return spec_from_gpt2_files(encoder, pairs);

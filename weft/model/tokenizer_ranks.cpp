@@ -14,10 +14,18 @@ constexpr std::string_view kLlama3Pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr int kLlama3Specials = 256;
 constexpr std::string_view kLlama3Names[] = {
-    "<|begin_of_text|>",         "<|end_of_text|>",      "<|reserved_special_token_0|>",
-    "<|reserved_special_token_1|>", "<|finetune_right_pad_id|>", "<|step_id|>",
-    "<|start_header_id|>",       "<|end_header_id|>",    "<|eom_id|>",
-    "<|eot_id|>",                "<|python_tag|>",       "<|image|>",
+    "<|begin_of_text|>",
+    "<|end_of_text|>",
+    "<|reserved_special_token_0|>",
+    "<|reserved_special_token_1|>",
+    "<|finetune_right_pad_id|>",
+    "<|step_id|>",
+    "<|start_header_id|>",
+    "<|end_header_id|>",
+    "<|eom_id|>",
+    "<|eot_id|>",
+    "<|python_tag|>",
+    "<|image|>",
 };
 constexpr std::int64_t kMostRanks = 4'000'000;
 
@@ -52,8 +60,10 @@ Result<TokenizerSpec> spec_from_tiktoken(std::string_view text, std::string_view
       return fail(ErrorCode::kCorrupt, "{}:{}: not a line of base64 and rank", file, number);
     }
     if (static_cast<std::size_t>(rank) != spec.model.tokens.size()) {
-      return fail(ErrorCode::kUnsupported, "{}:{}: rank {} where {} comes next; the ranks must "
-                  "be in order and without holes", file, number, rank, spec.model.tokens.size());
+      return fail(ErrorCode::kUnsupported,
+                  "{}:{}: rank {} where {} comes next; the ranks must "
+                  "be in order and without holes",
+                  file, number, rank, spec.model.tokens.size());
     }
     spec.model.tokens.push_back(bytes_to_alphabet(*bytes));
     spec.model.scores.push_back(-static_cast<double>(rank));
@@ -109,7 +119,8 @@ Result<TokenizerSpec> spec_from_gpt2_files(std::string_view encoder_json,
     if (line.starts_with("#version")) return {};
     const std::size_t space = line.find(' ');
     const auto left = ids.find(line.substr(0, space));
-    const auto right = space == std::string_view::npos ? ids.end() : ids.find(line.substr(space + 1));
+    const auto right =
+        space == std::string_view::npos ? ids.end() : ids.find(line.substr(space + 1));
     if (left == ids.end() || right == ids.end()) {
       return fail(ErrorCode::kInvalidArgument,
                   "vocab.bpe:{}: not a merge of two tokens of encoder.json", number);

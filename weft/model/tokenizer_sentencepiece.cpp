@@ -16,8 +16,8 @@ class ProtoReader {
  public:
   struct Field {
     std::uint32_t number = 0;
-    std::uint64_t integer = 0;   // varint, or the bits of a fixed value
-    std::string_view bytes;      // length-delimited
+    std::uint64_t integer = 0;  // varint, or the bits of a fixed value
+    std::string_view bytes;     // length-delimited
     bool is_bytes = false;
   };
 

@@ -53,7 +53,7 @@ enum class PrependScheme { kAlways, kFirst, kNever };
 // A step that cuts the text into words.
 struct PreTokenizerSpec {
   enum class Kind {
-    kByteLevel,        // `add_prefix_space`, `use_regex`; always the last step
+    kByteLevel,        // `add_prefix_space`, `use_regex`
     kSplit,            // `pattern`, `is_regex`, `behavior`, `invert`
     kDigits,           // `individual_digits`
     kPunctuation,      // `behavior`

@@ -81,11 +81,11 @@ void UnigramModel::encode_with(std::string_view word, std::vector<TokenId>& ids)
     bool single = false;
     pieces_.prefixes(word, start, [&](std::size_t length, std::int32_t id) {
       // User-defined pieces win over any cut of theirs (sentencepiece).
-      const Score score = user_defined_[id]
-                              ? static_cast<Score>(static_cast<Score>(length) *
-                                                       static_cast<Score>(highest_) -
-                                                   Score(0.1))
-                              : static_cast<Score>(scores_[id]);
+      const Score score =
+          user_defined_[id]
+              ? static_cast<Score>(static_cast<Score>(length) * static_cast<Score>(highest_) -
+                                   Score(0.1))
+              : static_cast<Score>(scores_[id]);
       offer(start, start + length, score, id);
       if (length == character) single = true;
     });
@@ -106,10 +106,9 @@ void UnigramModel::encode_with(std::string_view word, std::vector<TokenId>& ids)
     while (i > 0 && path[i - 1].second == unk_) --i;
     const std::size_t end = i > 0 ? path[i - 1].first : word.size();
     const std::string_view unknown_part = word.substr(start, end - start);
-    const bool spelled =
-        byte_fallback_ && std::ranges::all_of(unknown_part, [&](char byte) {
-          return byte_token_[static_cast<unsigned char>(byte)] >= 0;
-        });
+    const bool spelled = byte_fallback_ && std::ranges::all_of(unknown_part, [&](char byte) {
+                           return byte_token_[static_cast<unsigned char>(byte)] >= 0;
+                         });
     if (spelled) {
       for (const char byte : unknown_part) {
         ids.push_back(byte_token_[static_cast<unsigned char>(byte)]);
