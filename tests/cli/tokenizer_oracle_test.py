@@ -158,6 +158,14 @@ def lossy(inputs):
     return [data.decode("utf-8", "replace") for data in inputs]
 
 
+def without_new_characters(inputs):
+    """`tokenizers` finds punctuation and marks in old Unicode tables: leave later ones out."""
+    old = unicodedata.ucd_3_2_0
+    return [data for data in inputs
+            if not any(unicodedata.category(c)[0] in "PM" and old.category(c) == "Cn"
+                       for c in data.decode("utf-8", "replace"))]
+
+
 def hf_reference(path, inputs, add_special):
     tokenizer = need_module("tokenizers").Tokenizer.from_file(str(path))
     tokenizer.encode_special_tokens = True
@@ -326,12 +334,7 @@ def case_patterns(inputs, folder):
         "bert": [steps.BertPreTokenizer(), level()],
         "metaspace": [steps.Metaspace(prepend_scheme="first"), level()],
     }
-    # `tokenizers` looks punctuation up in an old Unicode table: leave later characters out.
-    old = unicodedata.ucd_3_2_0
-    texts = [
-        data for data in inputs[: len(inputs) // 5]
-        if not any(unicodedata.category(c)[0] == "P" and old.category(c) == "Cn"
-                   for c in data.decode("utf-8", "replace"))]
+    texts = without_new_characters(inputs[: len(inputs) // 5])
     plain = lossy(texts)
 
     def check(name):
@@ -368,7 +371,8 @@ def case_patterns(inputs, folder):
 
 def case_bert(inputs, folder):
     """WordPiece with BERT's normalizer; the reference reads our tokenizer.json."""
-    case_exported("bert", need(DATA / "ggml-vocab" / "ggml-vocab-bert-bge.gguf"), inputs, folder)
+    model = need(DATA / "ggml-vocab" / "ggml-vocab-bert-bge.gguf")
+    case_exported("bert", model, without_new_characters(inputs), folder)
 
 
 def case_deepseek_coder(inputs, folder):

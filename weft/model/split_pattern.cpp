@@ -46,7 +46,9 @@ std::string to_pcre2(std::string_view expression) {
     if (escaped == 's' || (escaped == 'S' && !in_class)) {
       ranges(kWhiteSpaceRanges, escaped == 'S');
     } else if (escaped == 'w' || (escaped == 'W' && !in_class)) {
-      ranges("\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}", escaped == 'W');
+      // Below U+0100 Oniguruma counts superscripts and fractions as word characters.
+      ranges("\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}",
+             escaped == 'W');
     } else {
       out += '\\';
       out += escaped;
