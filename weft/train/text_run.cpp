@@ -48,8 +48,9 @@ Json identity(const TrainConfig& c) {
 // Lines of JSON, one after the other, in append mode.
 class JsonLines {
  public:
-  // Keeps the lines whose "step" is at most `last_step`.
-  static Result<JsonLines> open(const fs::path& path, std::int64_t last_step) {
+  // Keeps the lines whose "step" is at most `last_step`, and gives them in `lines_kept`.
+  static Result<JsonLines> open(const fs::path& path, std::int64_t last_step,
+                                std::vector<Json>& lines_kept) {
     std::string kept;
     if (fs::exists(path)) {
       WEFT_ASSIGN(const std::string text, read_file(path));
@@ -59,6 +60,7 @@ class JsonLines {
         const auto line = parse_json(text.substr(at, end - at), path.string());
         if (line && line->is_object() && line->value("step", std::int64_t{0}) <= last_step) {
           kept.append(text, at, end - at).append("\n");
+          lines_kept.push_back(*line);
         }
         at = end + 1;
       }
@@ -190,8 +192,15 @@ Status TextRun::open() {
   if (options_.resume) WEFT_TRY(resume());
   TrainConfig resolved = config_;
   WEFT_TRY(write_file_atomic(root_ / "config.toml", schema_of(resolved).dump()));
-  WEFT_ASSIGN(metrics_, JsonLines::open(root_ / "metrics.jsonl", step_));
-  WEFT_ASSIGN(samples_, JsonLines::open(root_ / "samples.jsonl", step_));
+  std::vector<Json> metrics, samples;
+  WEFT_ASSIGN(metrics_, JsonLines::open(root_ / "metrics.jsonl", step_, metrics));
+  WEFT_ASSIGN(samples_, JsonLines::open(root_ / "samples.jsonl", step_, samples));
+  // A run killed between its last checkpoint and its end has evaluated already.
+  for (const Json& line : metrics) {
+    if (!line.contains("eval_loss") || line["step"] != step_) continue;
+    evaluated_step_ = step_;
+    summary_.eval_loss = line["eval_loss"].get<double>();
+  }
   return {};
 }
 
