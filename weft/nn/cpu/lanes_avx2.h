@@ -50,6 +50,14 @@ inline __m256 power_of_two(__m256 magic) {
                                               _mm256_set1_epi32(0x3f800000)));
 }
 inline Lanes power_of_two(Lanes magic) { return {power_of_two(magic.a), power_of_two(magic.b)}; }
+// p * 2^n of an integral n in [-150, 129]: two factors, so that the result may be
+// subnormal (rounded by the second product alone) or overflow.
+inline Lanes times_power_of_two(Lanes p, Lanes n) {
+  const Lanes magic = splat(12582912.0F);  // 1.5 * 2^23: adding it rounds to an integer
+  const Lanes half = fma(n, splat(0.5F), magic);
+  const Lanes rest = add(sub(n, sub(half, magic)), magic);
+  return mul(mul(p, power_of_two(half)), power_of_two(rest));
+}
 inline Lanes absolute(Lanes x) {
   const __m256 sign = _mm256_set1_ps(-0.0F);
   return {_mm256_andnot_ps(sign, x.a), _mm256_andnot_ps(sign, x.b)};

@@ -32,10 +32,9 @@ inline Lanes keep_range(Lanes x, int first, int last, float other) {
   const unsigned below = first <= 0 ? 0U : first > 15 ? 0xffffU : (1U << first) - 1U;
   return {_mm512_mask_blend_ps(static_cast<__mmask16>(up_to & ~below), _mm512_set1_ps(other), x.v)};
 }
-inline Lanes power_of_two(Lanes magic) {
-  return {_mm512_castsi512_ps(_mm512_add_epi32(_mm512_slli_epi32(_mm512_castps_si512(magic.v), 23),
-                                               _mm512_set1_epi32(0x3f800000)))};
-}
+// p * 2^n of an integral n: VSCALEFPS rounds once, as the other levels' two exact
+// factors do.
+inline Lanes times_power_of_two(Lanes p, Lanes n) { return {_mm512_scalef_ps(p.v, n.v)}; }
 inline Lanes absolute(Lanes x) { return {_mm512_abs_ps(x.v)}; }
 inline float sum(Lanes x) {
   const __m256 e = _mm256_add_ps(_mm512_castps512_ps256(x.v), _mm512_extractf32x8_ps(x.v, 1));

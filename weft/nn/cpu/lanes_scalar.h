@@ -87,6 +87,14 @@ inline Lanes power_of_two(const Lanes& magic) {
   }
   return r;
 }
+// p * 2^n of an integral n in [-150, 129]: two factors, so that the result may be
+// subnormal (rounded by the second product alone) or overflow.
+inline Lanes times_power_of_two(const Lanes& p, const Lanes& n) {
+  const Lanes magic = splat(12582912.0F);  // 1.5 * 2^23: adding it rounds to an integer
+  const Lanes half = fma(n, splat(0.5F), magic);
+  const Lanes rest = add(sub(n, sub(half, magic)), magic);
+  return mul(mul(p, power_of_two(half)), power_of_two(rest));
+}
 // |a|
 inline Lanes absolute(const Lanes& a) {
   Lanes r;

@@ -24,10 +24,7 @@ inline Lanes exp(Lanes x) {
   p = fma(p, r, splat(5.0000001201e-1F));
   p = fma(p, mul(r, r), r);
   p = add(p, splat(1.0F));
-  // Two factors, so that the result may be subnormal or overflow.
-  const Lanes half = fma(n, splat(0.5F), magic);
-  const Lanes rest = add(sub(n, sub(half, magic)), magic);
-  return mul(mul(p, power_of_two(half)), power_of_two(rest));
+  return times_power_of_two(p, n);
 }
 
 // The first `n` (< 16) values of p, `other` in the lanes beyond.
