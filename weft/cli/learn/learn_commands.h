@@ -7,5 +7,6 @@ namespace weft::cli {
 
 void add_bench_command(CLI::App& app, int& exit_code);
 void add_train_command(CLI::App& app, int& exit_code);
+void add_rl_command(CLI::App& app, int& exit_code);
 
 }  // namespace weft::cli
