@@ -92,6 +92,8 @@ int run_fetch(const FetchArguments& arguments) {
 void add_model_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("model", "Inspect, convert and fetch model files");
   command->require_subcommand(1);
+  add_model_inspect_command(*command, exit_code);
+  add_model_convert_command(*command, exit_code);
 
   const auto arguments = std::make_shared<FetchArguments>();
   CLI::App* fetch =

@@ -235,6 +235,8 @@ Result<ModelConfig> config_from_gguf(const GgufFile& file) {
     WEFT_ASSIGN(config.norm_eps, file.number(arch + ".attention.layer_norm_rms_epsilon"));
     WEFT_TRY(read_rope(file, arch, config));
     WEFT_ASSIGN(config.sliding_window, file.integer_or(arch + ".attention.sliding_window", 0));
+    // Of the models whose files say `llama`, Mistral's have a window.
+    if (arch == "llama" && config.sliding_window > 0) config.family = Family::kMistral;
   }
   // Files hold these as f32; the nearest short decimal is what the publisher wrote.
   config.norm_eps = std::stod(fmt::format("{}", static_cast<float>(config.norm_eps)));
@@ -284,7 +286,8 @@ Result<WeightSet> weights_from_gguf(const std::shared_ptr<const GgufFile>& file,
     }
     const bool q = ends_in(name, "self_attn.q_proj");
     const bool k = ends_in(name, "self_attn.k_proj");
-    if (config.family == Family::kLlama && (q || k)) {
+    const bool interleaved = config.family == Family::kLlama || config.family == Family::kMistral;
+    if (interleaved && (q || k)) {
       WEFT_ASSIGN(auto storage,
                   half_split_rows(tensor.view, q ? config.heads : config.kv_heads, tensor.name));
       TensorView view = tensor.view;
