@@ -10,11 +10,12 @@ namespace {
 constexpr auto kPatience = std::chrono::minutes(5);  // for one run of a peer
 constexpr DType kTypes[] = {DType::kQ4_1, DType::kQ4_0, DType::kQ8_0, DType::kBF16};
 
-// What `weft serve` does with a file of this type.
-nn::Compute compute_of(DType type) {
-  return is_quantized(type)    ? nn::Compute::kInt8
-         : type == DType::kF32 ? nn::Compute::kF32
-                               : nn::Compute::kBF16;
+// `auto` is what `weft serve` does with a file of this type: f32 for F32, else bf16.
+// bf16 also stands for int8 where the weights are not quantised.
+nn::Compute compute_of(const BenchOptions& options, DType type) {
+  if (options.compute == "f32") return nn::Compute::kF32;
+  if (options.compute == "int8" && is_quantized(type)) return nn::Compute::kInt8;
+  return options.compute == "auto" && type == DType::kF32 ? nn::Compute::kF32 : nn::Compute::kBF16;
 }
 
 bool wanted(const BenchOptions& options, std::string_view name) {
@@ -36,7 +37,7 @@ template <class Make>
 Status run_file(const BenchOptions& options, ThreadPool& pool, DType type, const Report& report,
                 const Make& make) {
   WEFT_ASSIGN(const std::filesystem::path file, gguf_of(options, type));
-  WEFT_ASSIGN(const auto subject, load_subject(file, compute_of(type), pool));
+  WEFT_ASSIGN(const auto subject, load_subject(file, compute_of(options, type), pool));
   std::optional<Peer> peer;
   if (options.peers) {
     WEFT_ASSIGN(peer,

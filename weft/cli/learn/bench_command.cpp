@@ -95,6 +95,11 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   run_app->add_option("name", settings->name, help)->required()->check(CLI::IsMember(names));
   run_app->add_option("--model", settings->options.model, "a model's file, directory or name")
       ->capture_default_str();
+  run_app
+      ->add_option("--compute", settings->options.compute,
+                   "arithmetic of decode and prefill: auto, f32, bf16 or int8")
+      ->check(CLI::IsMember({"auto", "f32", "bf16", "int8"}))
+      ->capture_default_str();
   run_app->add_option("--only", settings->options.only, "cases whose name contains this");
   run_app->add_option("--rounds", settings->options.rounds, "pairs of runs for each case")
       ->check(CLI::Range(1, 1000))
