@@ -10,6 +10,7 @@
 
 #include "weft/base/file.h"
 #include "weft/base/hash.h"
+#include "weft/model/huggingface.h"
 #include "weft/model/safetensors.h"
 #include "weft/model/tensor_source.h"
 
@@ -90,30 +91,6 @@ std::vector<Entry> list(const fs::path& root) {
   }
   std::ranges::sort(entries, {}, &Entry::step);
   return entries;
-}
-
-model::TensorSource as_bf16(const model::NamedTensor& tensor) {
-  return {.name = tensor.name,
-          .dtype = DType::kBF16,
-          .shape = tensor.view.shape,
-          .fill = [view = tensor.view](std::span<std::byte> out) -> Status {
-            const auto* from = reinterpret_cast<const float*>(view.data);
-            auto* to = reinterpret_cast<std::uint16_t*>(out.data());
-            for (std::int64_t i = 0; i < view.elements(); ++i) to[i] = f32_to_bf16(from[i]);
-            return {};
-          }};
-}
-
-Json tokenizer_config(const CheckpointContent& content) {
-  const model::Tokenizer& tokenizer = *content.tokenizer;
-  Json json = Json::object();
-  json["tokenizer_class"] = "PreTrainedTokenizerFast";
-  if (tokenizer.bos() >= 0) json["bos_token"] = tokenizer.token_bytes(tokenizer.bos());
-  if (!tokenizer.eos().empty()) json["eos_token"] = tokenizer.token_bytes(tokenizer.eos().front());
-  json["model_max_length"] = content.config.max_position;
-  json["clean_up_tokenization_spaces"] = false;
-  if (!content.chat_template.empty()) json["chat_template"] = content.chat_template;
-  return json;
 }
 
 Status write_json(const fs::path& path, const Json& json) {
@@ -208,23 +185,14 @@ Status write_model_directory(const fs::path& directory, const CheckpointContent&
                 to_string(content.weight_type));
   }
   WEFT_TRY(make_directory(directory));
-  std::vector<model::TensorSource> sources;
-  for (const model::NamedTensor& tensor : content.weights) {
-    sources.push_back(content.weight_type == DType::kBF16
-                          ? as_bf16(tensor)
-                          : model::source_of(tensor.name, tensor.view));
-  }
+  model::WeightSet weights;
+  for (const model::NamedTensor& tensor : content.weights) weights.add(tensor, nullptr);
+  WEFT_ASSIGN(std::vector<model::TensorSource> sources,
+              model::huggingface_tensors(content.config, weights, content.weight_type));
   WEFT_TRY(model::write_safetensors(directory / "model.safetensors", std::move(sources),
                                     {{"format", "pt"}}));
-  Json config = model::config_to_json(content.config);
-  config["torch_dtype"] = content.weight_type == DType::kBF16 ? "bfloat16" : "float32";
-  WEFT_TRY(write_json(directory / "config.json", config));
-  if (content.tokenizer != nullptr) {
-    WEFT_ASSIGN(const Json tokenizer, content.tokenizer->to_tokenizer_json());
-    WEFT_TRY(write_file_atomic(directory / "tokenizer.json", dump_json(tokenizer) + "\n"));
-    WEFT_TRY(write_json(directory / "tokenizer_config.json", tokenizer_config(content)));
-  }
-  return {};
+  return model::write_huggingface_files(directory, content.config, content.weight_type,
+                                        content.tokenizer.get(), content.chat_template);
 }
 
 Result<fs::path> write_checkpoint(const fs::path& root, std::int64_t step,
