@@ -17,6 +17,7 @@ namespace weft::bench {
 
 struct BenchOptions {
   std::string model = "smollm2-135m-instruct";  // as `weft generate` takes it
+  std::string compute = "auto";                 // of decode and prefill: auto, f32, bf16, int8
   std::string only;                             // cases whose name contains this
   int rounds = 5;                               // pairs of runs for each case
   bool peers = true;                            // false: ours alone
