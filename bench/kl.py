@@ -5,7 +5,8 @@ Runs in the peers' environment, with the path of the built binary in WEFT:
 
 TEXT is a file such as WikiText-2's. The files are made from SmolLM2's Q4_1 file by
 llama.cpp's quantiser. Each program is compared with its own result on the F32 file,
-over the first 4 windows of 512 tokens (second half of each scored). One JSON object a
+over the first 4 windows of 512 tokens (every prediction scored; a number after TEXT
+skips so many at the start of each window). One JSON object a
 line: {"case", "unit", "ours", "peer", "peer_version", "ratio", ...}.
 """
 
@@ -21,6 +22,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "tests/fixtures"))
 import llama_oracle  # noqa: E402
 
 WINDOW, WINDOWS = 512, 4
+THREADS = int(os.environ.get("KL_THREADS", "2"))
 TYPES = ["BF16", "Q8_0", "Q4_1", "Q4_0"]
 
 
@@ -32,17 +34,16 @@ def log_softmax(logits):
 
 def scored_rows(path, windows, first):
     """Log-probabilities of the scored positions of each window."""
-    session = llama_oracle.Session(path, context=WINDOW)
+    session = llama_oracle.Session(path, context=WINDOW, threads=THREADS)
     for tokens in windows:
         session.reset()
         yield log_softmax(session.decode(tokens, every=True)[first:-1])
     session.close()
 
 
-def peer(path, reference, windows, first):
+def peer(path, bases, windows, first):
     kl, nll, count = 0.0, 0.0, 0
-    for tokens, model, base in zip(windows, scored_rows(path, windows, first),
-                                   scored_rows(reference, windows, first)):
+    for tokens, model, base in zip(windows, scored_rows(path, windows, first), bases):
         kl += float((numpy.exp(base) * (base - model)).sum())
         nll -= float(model[numpy.arange(len(model)), tokens[first + 1:]].sum())
         count += len(model)
@@ -58,7 +59,7 @@ def ours(path, reference, text, first, compute):
 
 def main():
     text = sys.argv[1]
-    first = int(sys.argv[2]) if len(sys.argv) > 2 else WINDOW // 2
+    first = int(sys.argv[2]) if len(sys.argv) > 2 else 0
     source = llama_oracle.smollm2()
     f32 = llama_oracle.requantized(source, "F32")
     session = llama_oracle.Session(f32, context=WINDOW)
@@ -66,9 +67,10 @@ def main():
     ids = session.tokenize(head)
     session.close()
     windows = [ids[i * WINDOW:(i + 1) * WINDOW] for i in range(WINDOWS)]
+    bases = list(scored_rows(f32, windows, first))
     for kind in ["F32", *TYPES]:
         path = llama_oracle.requantized(source, kind)
-        theirs = peer(path, f32, windows, first)
+        theirs = peer(path, bases, windows, first)
         for compute in ["f32"] if kind == "F32" else ["bf16"] if kind == "BF16" else ["bf16", "int8"]:
             mine = ours(path, f32, text, first, compute)
             print(json.dumps({
