@@ -1,6 +1,8 @@
 #include "weft/rl/words_task.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 
 #include "weft/base/rng.h"
 #include "weft/rl/number_text.h"
@@ -65,8 +67,11 @@ WordsScore words_score(std::string_view reply, bool ended, std::string_view answ
   WordsScore score;
   const auto digits = static_cast<double>(
       std::count_if(reply.begin(), reply.end(), [](char c) { return c >= '0' && c <= '9'; }));
-  const auto number = last_number(reply);
-  if (number && same_number(*number, answer)) score.value = 1.0;
+  if (const auto number = last_number(reply)) {
+    const double off =
+        std::abs(std::atof(number->c_str()) - std::atof(std::string(answer).c_str()));
+    score.value = off == 0 ? 1.0 : 0.4 * std::max(0.0, 1.0 - off / 10.0);
+  }
   if (digits > 0)
     score.form = digits / static_cast<double>(reply.size()) * std::min(1.0, 2.0 / digits);
   score.exact = ended && reply == answer;

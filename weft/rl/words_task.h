@@ -15,13 +15,15 @@ Result<std::unique_ptr<Task>> make_words_task(std::uint64_t seed, const PromptFo
 
 bool held_out_pair(int a, int b);
 
-// What a reply is worth: `value` is the share for the right number, graded over
-// how plainly it stands there; `form` rewards digits only and little else, and is
-// what leads from "8 + 1 = 9" to "9".
+// What a reply is worth: form (0.5 + 0.5 value). `form` is the share of characters that
+// are digits (times 2 / digits beyond two): it leads from "The answer is 9." over
+// "8 + 1 = 9" to "9". `value` is 1 for the right number, else up to 0.36 for a near one.
+// Form multiplies because, added, "8 + 1 = 9" (0.61) was worth more than a plain number
+// that is right one time in five, and the policy stayed there (measured).
 struct WordsScore {
   double value = 0, form = 0;
   bool exact = false;
-  double reward() const { return 0.5 * value + 0.5 * form; }
+  double reward() const { return form * (0.5 + 0.5 * value); }
 };
 WordsScore words_score(std::string_view reply, bool ended, std::string_view answer);
 
