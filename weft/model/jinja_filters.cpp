@@ -199,7 +199,7 @@ bool parse_int(std::string_view text, std::int64_t base, Int& out) {
       raise("an integer grows beyond 127 bits");
     }
   }
-  if (negative) out = -out;
+  if (negative) out = -out;  // of a number of 0 or more
   return true;
 }
 
@@ -231,12 +231,13 @@ Value to_float(Interpreter&, const Value& value, Arguments arguments) {
   return value.is_string() && parse_float(value.text(), real) ? Value::real(real) : fallback;
 }
 
-Value absolute(Interpreter&, const Value& value, Arguments arguments) {
+Value absolute(Interpreter& in, const Value& value, Arguments arguments) {
   Parameters p("abs", std::move(arguments), {});
   if (value.is_undefined()) raise("{}", value.hint());
   if (!value.is_number()) raise("abs needs a number, not a {}", type_name(value));
   if (value.is(Kind::kFloat)) return Value::real(std::fabs(value.as_double()));
-  return Value::integer(value.as_int() < 0 ? -value.as_int() : value.as_int());
+  if (value.as_int() >= 0) return Value::integer(value.as_int());
+  return binary_operation(Operator::kSubtract, Value::integer(0), value, in.budget());
 }
 
 Value round_number(Interpreter&, const Value& value, Arguments arguments) {

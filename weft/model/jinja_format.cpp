@@ -221,9 +221,10 @@ std::string percent_format(std::string_view format, const Value& arguments, Budg
     } else if (!value.is_number()) {
       raise("%{} needs a number, not a {}", type, type_name(value));
     } else if (type == 'd' || type == 'i' || type == 'u') {
-      const Int whole = value.is_integral()
-                            ? value.as_int()
-                            : static_cast<Int>(std::clamp(value.as_double(), -1e30, 1e30));
+      if (!value.is_integral() && !(std::fabs(value.as_double()) < 1e37)) {
+        raise("%d of a number that is no integer of 127 bits");
+      }
+      const Int whole = value.is_integral() ? value.as_int() : static_cast<Int>(value.as_double());
       body = format_integer(whole, spec, 'd');
     } else if ((type == 'x' || type == 'X' || type == 'o') && value.is_integral()) {
       body = format_integer(value.as_int(), spec, type);

@@ -46,7 +46,12 @@ class Interpreter {
 
  private:
   enum class Flow { kNext, kBreak, kContinue };
-  struct Enter;
+  // Counts nesting, for as long as it lives.
+  struct Enter {
+    explicit Enter(Interpreter& interpreter);
+    ~Enter() { --interpreter.depth_; }
+    Interpreter& interpreter;
+  };
 
   Value evaluate(const Expression& expression);
   Value evaluate_call(const Expression& expression);
@@ -89,6 +94,12 @@ class Interpreter {
   std::vector<std::shared_ptr<Scope>> macro_scopes_;
   std::vector<std::shared_ptr<Dict>> namespaces_;
 };
+
+// range, dict, namespace, raise_exception, strftime_now.
+std::map<std::string, Value> make_globals();
+Value make_function(std::string name, std::function<Value(Interpreter&, Arguments)> call);
+// loop.index, loop.cycle, ...
+Value loop_attribute(const Value& loop, const std::string& name);
 
 // Binds positional and named arguments to the parameters of a built-in.
 class Parameters {
