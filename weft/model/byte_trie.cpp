@@ -4,10 +4,19 @@
 
 namespace weft::model {
 
-ByteTrie::ByteTrie(std::vector<std::pair<std::string_view, std::int32_t>> entries) {
+ByteTrie::ByteTrie(std::vector<std::pair<std::string_view, std::int32_t>> listed) {
   roots_.fill(-1);
-  std::erase_if(entries, [](const auto& entry) { return entry.first.empty(); });
-  std::ranges::stable_sort(entries, {}, &std::pair<std::string_view, std::int32_t>::first);
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < listed.size(); ++i) {
+    if (!listed[i].first.empty()) order.push_back(i);
+  }
+  std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
+    const int compared = listed[a].first.compare(listed[b].first);
+    return compared != 0 ? compared < 0 : a < b;
+  });
+  std::vector<std::pair<std::string_view, std::int32_t>> entries;
+  entries.reserve(order.size());
+  for (const std::size_t i : order) entries.push_back(listed[i]);
   // Breadth first: a node is a range of the sorted entries that share `depth` bytes.
   struct Range {
     std::size_t begin, end, depth;

@@ -14,7 +14,7 @@ class ByteTrie {
  public:
   ByteTrie() { roots_.fill(-1); }
   // Of equal strings the last one counts; empty ones are left out.
-  explicit ByteTrie(std::vector<std::pair<std::string_view, std::int32_t>> entries);
+  explicit ByteTrie(std::vector<std::pair<std::string_view, std::int32_t>> listed);
 
   bool empty() const { return nodes_.empty(); }
   bool starts(unsigned char byte) const { return roots_[byte] >= 0; }

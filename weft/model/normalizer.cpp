@@ -2,6 +2,7 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -11,6 +12,8 @@ namespace weft::model {
 namespace {
 
 constexpr std::string_view kSpaceSymbol = "\u2581";
+// Real files replace a space by three bytes; a hostile one must not exhaust memory.
+constexpr std::size_t kMostGrowth = 1024;
 
 std::string unicode_map(const std::string& text, int options) {
   utf8proc_uint8_t* mapped = nullptr;
@@ -242,9 +245,23 @@ std::size_t CharacterMap::find(std::string_view text, std::size_t at, bool longe
 Result<Normalizer> Normalizer::make(const std::vector<NormalizerSpec>& specs,
                                     std::vector<std::string> user_defined, std::string_view where) {
   Normalizer normalizer;
+  std::size_t growth = 1;
   for (const NormalizerSpec& spec : specs) {
     Step step{spec, nullptr, nullptr};
+    if (spec.content.size() > kMostGrowth && spec.kind == NormalizerSpec::Kind::kPrepend) {
+      return fail(ErrorCode::kUnsupported,
+                  "{}: a normalizer prepends {} bytes; at most {} are read", where,
+                  spec.content.size(), kMostGrowth);
+    }
     if (spec.kind == NormalizerSpec::Kind::kReplace) {
+      const std::size_t shortest =
+          spec.is_regex ? 1 : std::max<std::size_t>(spec.pattern.size(), 1);
+      growth *= std::max<std::size_t>((spec.content.size() + shortest - 1) / shortest, 1);
+      if (spec.content.size() > kMostGrowth || growth > kMostGrowth) {
+        return fail(ErrorCode::kUnsupported,
+                    "{}: the normalizers could make a text over {} times longer", where,
+                    kMostGrowth);
+      }
       if (spec.is_regex) {
         WEFT_ASSIGN(SplitPattern pattern, SplitPattern::regex(spec.pattern, where));
         step.pattern = std::make_shared<const SplitPattern>(std::move(pattern));

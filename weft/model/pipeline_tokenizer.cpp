@@ -112,7 +112,9 @@ Status PipelineTokenizer::index(std::string_view where) {
   for (std::size_t id = 0; id < model_size; ++id) {
     if (kinds_[id] == IdKind::kPlain) by_text_.emplace(texts_[id], static_cast<TokenId>(id));
   }
-  std::ranges::stable_sort(spec_.added, {}, &AddedTokenSpec::id);
+  std::ranges::sort(spec_.added, [](const AddedTokenSpec& a, const AddedTokenSpec& b) {
+    return a.id != b.id ? a.id < b.id : a.content < b.content;
+  });
   for (const AddedTokenSpec& added : spec_.added) {
     kinds_[added.id] = added.special ? IdKind::kSpecial : IdKind::kAdded;
     // by_text_ views texts_: a token of the model keeps its own text there.

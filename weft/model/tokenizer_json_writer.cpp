@@ -1,5 +1,6 @@
 // Writes a TokenizerSpec as a tokenizer.json that `tokenizers` loads.
 #include <algorithm>
+#include <tuple>
 #include <unordered_map>
 
 #include "weft/base/json.h"
@@ -248,24 +249,23 @@ std::vector<std::pair<TokenId, TokenId>> merges_by_score(const ModelSpec& model)
   }
   struct Merge {
     double score;
-    TokenId left, right;
+    TokenId made, left, right;
   };
   std::vector<Merge> merges;
   for (std::size_t id = 0; id < texts.size(); ++id) {
     const std::string_view text = texts[id];
-    const std::size_t first = merges.size();
     for (std::size_t cut = 1; cut < text.size(); ++cut) {
       const auto left = ids.find(text.substr(0, cut));
       if (left == ids.end()) continue;
       const auto right = ids.find(text.substr(cut));
-      if (right != ids.end()) merges.push_back({model.scores[id], left->second, right->second});
+      if (right == ids.end()) continue;
+      merges.push_back({model.scores[id], static_cast<TokenId>(id), left->second, right->second});
     }
-    std::sort(merges.begin() + static_cast<std::ptrdiff_t>(first), merges.end(),
-              [](const Merge& a, const Merge& b) {
-                return a.left != b.left ? a.left < b.left : a.right < b.right;
-              });
   }
-  std::ranges::stable_sort(merges, std::greater<>(), &Merge::score);
+  std::ranges::sort(merges, [](const Merge& a, const Merge& b) {
+    if (a.score != b.score) return a.score > b.score;
+    return std::tie(a.made, a.left, a.right) < std::tie(b.made, b.left, b.right);
+  });
   std::vector<std::pair<TokenId, TokenId>> pairs;
   pairs.reserve(merges.size());
   for (const Merge& merge : merges) pairs.emplace_back(merge.left, merge.right);
@@ -325,13 +325,17 @@ Json model_json(const ModelSpec& model) {
 
 Json post_processor_json(const TokenizerSpec& spec) {
   if (spec.prefix.empty() && spec.suffix.empty()) return nullptr;
-  const auto text_of = [&](TokenId id) {
-    for (const AddedTokenSpec& token : spec.added) {
-      if (token.id == id) return token.content;
-    }
-    return spec.model.tokens[id];
-  };
+  // The template names its tokens by text; texts that two ids share are told apart.
   Json names = Json::object();
+  const auto text_of = [&](TokenId id) {
+    std::string text;
+    if (static_cast<std::size_t>(id) < spec.model.tokens.size()) text = spec.model.tokens[id];
+    for (const AddedTokenSpec& token : spec.added) {
+      if (token.id == id) text = token.content;
+    }
+    if (names.contains(text) && names[text]["ids"][0] != id) text += fmt::format("#{}", id);
+    return text;
+  };
   const auto pieces = [&](const std::vector<TokenId>& ids, int type, Json& list) {
     for (const TokenId id : ids) {
       const std::string text = text_of(id);
@@ -361,7 +365,9 @@ Result<Json> spec_to_json(const TokenizerSpec& spec) {
   for (const TokenId id : spec.model.user_defined) {
     tokens.push_back({.id = id, .content = spec.model.tokens[id], .special = false});
   }
-  std::ranges::stable_sort(tokens, {}, &AddedTokenSpec::id);
+  std::ranges::sort(tokens, [](const AddedTokenSpec& a, const AddedTokenSpec& b) {
+    return a.id != b.id ? a.id < b.id : a.content < b.content;
+  });
   for (const AddedTokenSpec& token : tokens) {
     added.push_back({{"id", token.id},
                      {"content", token.content},
