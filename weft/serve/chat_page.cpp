@@ -16,6 +16,7 @@ constexpr std::string_view kPage = R"page(<!doctype html>
   :root { --back: #16181b; --card: #1f2226; --text: #e7e8ea; --soft: #9aa0a6; --line: #33373c; --accent: #8ab4f8;
     --user: #22324a; --bad: #ff9d9d; --bad-back: #3a1f1f; } }
 * { box-sizing: border-box; }
+[hidden] { display: none !important; }
 html, body { height: 100%; margin: 0; }
 body { display: flex; flex-direction: column; background: var(--back); color: var(--text);
   font: 16px/1.5 system-ui, sans-serif; }
