@@ -6,7 +6,8 @@ Runs in the peers' environment, with the path of the built binary in WEFT:
 TEXT is a file such as WikiText-2's. The files are made from SmolLM2's Q4_1 file by
 llama.cpp's quantiser. Each program is compared with its own result on the F32 file,
 over the first 4 windows of 512 tokens (every prediction scored; a number after TEXT
-skips so many at the start of each window). One JSON object a
+skips so many at the start of each window). KL_TYPES, KL_COMPUTE (our arithmetic: bf16,
+f32, int8) and KL_THREADS (llama.cpp's) narrow or widen the run. One JSON object a
 line: {"case", "unit", "ours", "peer", "peer_version", "ratio", ...}.
 """
 
@@ -23,7 +24,8 @@ import llama_oracle  # noqa: E402
 
 WINDOW, WINDOWS = 512, 4
 THREADS = int(os.environ.get("KL_THREADS", "2"))
-TYPES = ["BF16", "Q8_0", "Q4_1", "Q4_0"]
+TYPES = os.environ.get("KL_TYPES", "BF16,Q8_0,Q4_1,Q4_0").split(",")
+COMPUTES = os.environ.get("KL_COMPUTE", "bf16").split(",")
 
 
 def log_softmax(logits):
@@ -68,10 +70,10 @@ def main():
     session.close()
     windows = [ids[i * WINDOW:(i + 1) * WINDOW] for i in range(WINDOWS)]
     bases = list(scored_rows(f32, windows, first))
-    for kind in ["F32", *TYPES]:
+    for kind in TYPES:
         path = llama_oracle.requantized(source, kind)
         theirs = peer(path, bases, windows, first)
-        for compute in ["f32"] if kind == "F32" else ["bf16"] if kind == "BF16" else ["bf16", "int8"]:
+        for compute in ["f32"] if kind == "F32" else COMPUTES:
             mine = ours(path, f32, text, first, compute)
             print(json.dumps({
                 "case": f"kl/{kind}/{compute}", "unit": "nats",
