@@ -1,5 +1,7 @@
 // weft bench run decode, prefill and generate-batch.
+#include <algorithm>
 #include <chrono>
+#include <initializer_list>
 
 #include "bench/bench.h"
 #include "bench/subject.h"
@@ -31,11 +33,16 @@ std::function<Result<double>()> ask(Peer& peer, Json request, double tokens) {
   };
 }
 
-// Runs the cases of one file: `make(subject, peer)` gives them; the peer is null
-// where there is none.
+// Runs the cases of one file, whose names begin with its type and end in one of
+// `endings`: `make(subject, peer)` gives them; the peer is null where there is none.
 template <class Make>
-Status run_file(const BenchOptions& options, ThreadPool& pool, DType type, const Report& report,
+Status run_file(const BenchOptions& options, ThreadPool& pool, DType type,
+                std::initializer_list<std::string_view> endings, const Report& report,
                 const Make& make) {
+  const auto asked = [&](std::string_view ending) {
+    return wanted(options, fmt::format("{}/{}", to_string(type), ending));
+  };
+  if (std::ranges::none_of(endings, asked)) return {};
   WEFT_ASSIGN(const std::filesystem::path file, gguf_of(options, type));
   WEFT_ASSIGN(const auto subject, load_subject(file, compute_of(options, type), pool));
   std::optional<Peer> peer;
@@ -87,7 +94,7 @@ Status run_decode(const BenchOptions& options, ThreadPool& pool, const Report& r
       }
       return cases;
     };
-    WEFT_TRY(run_file(options, pool, type, report, make));
+    WEFT_TRY(run_file(options, pool, type, {"seqs=1", "seqs=8", "seqs=32"}, report, make));
   }
   return {};
 }
@@ -117,7 +124,7 @@ Status run_prefill(const BenchOptions& options, ThreadPool& pool, const Report& 
       }
       return std::vector<Case>{one};
     };
-    WEFT_TRY(run_file(options, pool, type, report, make));
+    WEFT_TRY(run_file(options, pool, type, {"prompt=512"}, report, make));
   }
   return {};
 }

@@ -80,6 +80,7 @@ def main(arguments):
     torch.set_num_threads(int(threads))
     torch.manual_seed(0)
     transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
     peer = Peer(path)
     version = f"PyTorch {torch.__version__} eager, transformers {transformers.__version__}"
     serve(version, {"train": peer.train, "generate": peer.generate})
