@@ -35,7 +35,7 @@ class Server:
     def __init__(self, model, *arguments):
         self.log = tempfile.NamedTemporaryFile("w+", suffix=".log")
         self.process = subprocess.Popen(
-            [WEFT, "serve", model, "--port", "0", "--kv-bytes", "256mb", *arguments],
+            [WEFT, "serve", model, *([] if "--port" in arguments else ["--port", "0"]), "--kv-bytes", "256mb", *arguments],
             stdout=subprocess.PIPE, stderr=self.log, text=True)
         self.port = None
         timer = threading.Timer(120, self.process.kill)
