@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <system_error>
 
 #include "weft/base/file.h"
@@ -51,6 +53,14 @@ Status move(const fs::path& from, const fs::path& to) {
   std::error_code code;
   fs::rename(from, to, code);
   if (code) return io_error("rename", from, code);
+  return {};
+}
+
+// Swaps two existing paths at once, so that neither name is ever absent.
+Status exchange(const fs::path& a, const fs::path& b) {
+  if (::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) != 0) {
+    return io_error("exchange", a, std::error_code(errno, std::generic_category()));
+  }
   return {};
 }
 
@@ -223,8 +233,13 @@ Result<fs::path> write_checkpoint(const fs::path& root, std::int64_t step,
   WEFT_TRY(sync_directory(temporary));
 
   const fs::path final_path = root / name;
-  if (fs::exists(final_path)) WEFT_TRY(remove_checkpoint(final_path));
-  WEFT_TRY(move(temporary, final_path));
+  if (fs::exists(final_path)) {
+    // A step written again: the old one stays until the new one is in its place.
+    WEFT_TRY(exchange(temporary, final_path));
+    WEFT_TRY(remove_checkpoint(temporary));
+  } else {
+    WEFT_TRY(move(temporary, final_path));
+  }
   WEFT_TRY(sync_directory(root));
   WEFT_TRY(write_file_atomic(root / "latest", name + "\n"));
 
