@@ -62,8 +62,7 @@ TEST(Llama2c, RefusesWhatItsHeaderDoesNotExplain) {
       {header({64, 172, 5, 8, 3, 512, 512}), "kv_heads"},
       {header({64, -1, 5, 8, 4, 512, 512}), "intermediate"},
       {header({0x616b3432, 1, 5, 8, 4, 512, 512}), "version 1"},
-      {header({INT32_MAX - 1, INT32_MAX, INT32_MAX, 2, 1, INT32_MIN, INT32_MAX}),
-       "do not fit"},
+      {header({INT32_MAX - 1, INT32_MAX, INT32_MAX, 2, 1, INT32_MIN, INT32_MAX}), "do not fit"},
   };
   for (const auto& [bytes, says] : cases) {
     const auto model = parse_llama2c(as_bytes(bytes), nullptr, "test");

@@ -1,7 +1,7 @@
 // llama.cpp's test vectors: models/ggml-vocab-*.gguf with .inp texts and .out ids.
-#include <algorithm>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 

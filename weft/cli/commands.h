@@ -28,8 +28,8 @@ void add_serve_command(CLI::App& app, int& exit_code);
 void add_chat_template_command(CLI::App& model_command,
                                int& exit_code);  // weft model chat-template
 void add_generate_command(CLI::App& app, int& exit_code);
-void add_model_eval_command(CLI::App& model_command, int& exit_code);  // of `weft model`
-void add_tokenize_command(CLI::App& model_command, int& exit_code);  // under `weft model`
+void add_model_eval_command(CLI::App& model_command, int& exit_code);     // of `weft model`
+void add_tokenize_command(CLI::App& model_command, int& exit_code);       // under `weft model`
 void add_model_inspect_command(CLI::App& model_command, int& exit_code);  // weft model inspect
 void add_model_convert_command(CLI::App& model_command, int& exit_code);  // weft model convert
 

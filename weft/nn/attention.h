@@ -48,10 +48,10 @@ struct AttentionShape {
 // One query row: position `position` of the sequence behind `kv`; sees keys at
 // positions <= position (and > position - window).
 struct QueryRow {
-  const float* q;   // [heads, head_dim], rotated
-  float* out;       // [heads, head_dim]
-  float* logsumexp; // [heads], or null; the backward pass needs it
-  std::int32_t sequence;   // index into `sequences`
+  const float* q;         // [heads, head_dim], rotated
+  float* out;             // [heads, head_dim]
+  float* logsumexp;       // [heads], or null; the backward pass needs it
+  std::int32_t sequence;  // index into `sequences`
   std::int32_t position;
 };
 

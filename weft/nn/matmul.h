@@ -25,11 +25,11 @@ enum class Compute : std::uint8_t {
 class PackedMatrix {
  public:
   PackedMatrix() = default;
-  std::int64_t out() const;   // rows of w = columns of y
-  std::int64_t in() const;    // columns of w = columns of x
+  std::int64_t out() const;  // rows of w = columns of y
+  std::int64_t in() const;   // columns of w = columns of x
   Compute compute() const;
-  DType dtype() const;        // of the stored weights
-  std::int64_t bytes() const; // resident size
+  DType dtype() const;         // of the stored weights
+  std::int64_t bytes() const;  // resident size
   explicit operator bool() const { return data_ != nullptr; }
   struct Data;
   const Data* data() const { return data_.get(); }

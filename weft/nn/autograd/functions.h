@@ -35,7 +35,7 @@ struct AttentionConfig {
   float norm_eps = 0.0F;
   const RopeTable* rope = nullptr;  // null: none (learned positions)
   SegmentKv* kv = nullptr;
-  bool bf16_backward = false;        // see AttentionGradient::bf16
+  bool bf16_backward = false;  // see AttentionGradient::bf16
 };
 // QK-norm (where defined), rotation, attention. Consumes qkv: its memory is reused.
 at::Tensor attention(Run& run, const at::Tensor& qkv, const Vector& q_norm, const Vector& k_norm,
