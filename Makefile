@@ -6,7 +6,6 @@ BUILD := build/release
 PREFIX ?= $(HOME)/.local
 export CCACHE_SLOPPINESS := pch_defines,time_macros
 export CCACHE_BASEDIR := $(CURDIR)
-export CCACHE_NOHASHDIR := 1
 # Clones share compiled files; only the paths in debug information may then be another clone's.
 export CCACHE_NOHASHDIR := 1
 
