@@ -13,15 +13,15 @@ seconds=${WEFT_FUZZ_SECONDS:-10}
 jobs=${JOBS:-$(nproc)}
 export CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 
-[[ -f build/fuzz/build.ninja ]] || cmake --preset fuzz >/dev/null
-cmake --build --preset fuzz -j "$jobs" --target fuzz_all
-
 if (($#)); then
   targets=("$@")
 else
   targets=()
   for source in tests/fuzz/*_fuzz.cpp; do targets+=("$(basename "$source" _fuzz.cpp)"); done
 fi
+
+[[ -f build/fuzz/build.ninja ]] || cmake --preset fuzz >/dev/null
+cmake --build --preset fuzz -j "$jobs" --target "${targets[@]/%/_fuzz}"
 
 # run_target NAME: runs one target and says what it did, or where it failed.
 run_target() {

@@ -12,7 +12,6 @@ Value make_function(std::string name, std::function<Value(Interpreter&, Argument
 
 namespace {
 
-constexpr int kMaxDepth = 600;              // of nested evaluations, macros included
 constexpr std::int64_t kMaxRange = 100000;  // as in Jinja2's sandbox
 
 Value make_range(Interpreter& interpreter, Arguments arguments) {
