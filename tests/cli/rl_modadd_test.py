@@ -23,7 +23,8 @@ def train(root, name, steps, *args):
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     summary = rows[-1]
     assert summary["logp_mismatch_max"] == 0
-    assert summary["skipped_steps"] == 0
+    for row in rows[:-1]:  # dynamic sampling may find nothing left to learn
+        assert not row["skipped"] or "dynamic sampling" in row["skip_reason"], row
     seconds = time.time() - begin
     print(f"{name}: best greedy exact {summary['best_evaluation']['exact']:.3f} at step "
           f"{summary['best_evaluation']['step']}, {seconds:.0f} s, alarm at {summary['entropy_alarm_step']}", flush=True)

@@ -35,7 +35,7 @@ struct RlConfig {
   double max_grad_norm = 1.0;
   std::int64_t mini_batches = 1;  // updates a batch and epoch
   std::int64_t epochs = 1;
-  std::int64_t micro_batch_tokens = 4096;
+  std::int64_t micro_batch_tokens = 2048;
   std::int64_t sft_steps = 0;  // supervised steps on right answers before (char tasks)
 
   // Objective. Negative or "auto" = as the algorithm says.

@@ -47,7 +47,8 @@ struct Loop {
   std::int64_t step = 0;     // done
   std::uint64_t cursor = 0;  // next prompt of the task
   double kl_coefficient = 0;
-  std::deque<double> entropies, exacts;  // of the last kAlarmWindow steps
+  double sampled = 0, sampled_exact = 0;  // replies of this step, filtered ones included
+  std::deque<double> entropies, exacts;   // of the last kAlarmWindow steps
   LoopResult result;
 
   void say(const std::string& line) const {
@@ -184,6 +185,7 @@ Result<std::vector<Group>> Loop::sample(StepMetrics& m) {
   std::vector<Group> kept;
   const std::int64_t attempts = config.dynamic_sampling ? config.dynamic_attempts : 1;
   std::int64_t filtered = 0;
+  sampled = sampled_exact = 0;
   const auto wanted = static_cast<std::size_t>(config.prompts);
   for (std::int64_t attempt = 0; attempt < attempts && kept.size() < wanted; ++attempt) {
     std::vector<Prompt> prompts;
@@ -197,7 +199,11 @@ Result<std::vector<Group>> Loop::sample(StepMetrics& m) {
     m.reward_s += seconds_since(begin);
     m.sampled_groups += static_cast<std::int64_t>(groups.size());
     for (const Group& group : groups)
-      for (const Sample& s : group.samples) m.tokens += static_cast<std::int64_t>(s.tokens.size());
+      for (const Sample& s : group.samples) {
+        m.tokens += static_cast<std::int64_t>(s.tokens.size());
+        sampled += 1;
+        sampled_exact += s.score.exact;
+      }
     m.reward_errors += drop_failed(groups, m.dropped_groups);
     for (Group& group : groups) {
       if (config.dynamic_sampling && all_equal(group)) {
@@ -251,8 +257,10 @@ void describe_samples(const std::vector<Group>& groups, StepMetrics& m) {
 }
 
 void Loop::watch_entropy(StepMetrics& m) {
+  if (m.groups == 0) return;  // nothing was trained on: no entropy was measured
+  // Of all replies: what dynamic sampling keeps is never a group that is entirely right.
   entropies.push_back(m.entropy);
-  exacts.push_back(m.exact);
+  exacts.push_back(sampled > 0 ? sampled_exact / sampled : 0.0);
   if (static_cast<std::int64_t>(entropies.size()) > kAlarmWindow) {
     entropies.pop_front();
     exacts.pop_front();
