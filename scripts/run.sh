@@ -109,8 +109,7 @@ if [[ $model == none ]]; then
   path=/v1/completions
   body='{"prompt": "9+4=", "temperature": 0, "max_tokens": 2}'
 else
-  task=(--task words --algo grpo --model "$model" --checkpoint-every -1
-        --entropy 0.01 --group 16 --schedule linear)
+  task=(--task words --algo grpo --model "$model" --checkpoint-every -1 --entropy 0.01)
   [[ -n ${STEPS:-} ]] && task+=(--steps "$STEPS")
   start=$model
   question='What is 7 + 8? Reply with the number only.'

@@ -4,10 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 
 namespace weft::rl {
 namespace {
+
+// As weft's main() does: a verifier that is gone must be an error, not a signal.
+[[maybe_unused]] const auto kIgnoredPipe = std::signal(SIGPIPE, SIG_IGN);
 
 struct Asked {
   std::vector<Prompt> prompts;
