@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/limits.h"
+#include "bench/machine/limits.h"
 #include "bench/peer.h"
 #include "weft/base/json.h"
 #include "weft/base/result.h"

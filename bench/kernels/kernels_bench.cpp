@@ -11,7 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/kernels/peak.h"
+#include "bench/machine/limits.h"
+#include "bench/machine/peak.h"
 #include "weft/base/thread_pool.h"
 #include "weft/nn/attention.h"
 #include "weft/nn/cpu/aligned_buffer.h"
@@ -29,9 +30,9 @@ int pool_threads = 0;
 double shortest(int times, const std::function<void()>& body) {
   double best = 1e30;
   for (int i = 0; i < times; ++i) {
-    const double start = timing_seconds(pool_threads);
+    const double start = bench::timing_seconds(pool_threads);
     body();
-    best = std::min(best, timing_seconds(pool_threads) - start);
+    best = std::min(best, bench::timing_seconds(pool_threads) - start);
   }
   return best;
 }
@@ -52,22 +53,6 @@ std::vector<float> random_floats(std::int64_t n, float scale) {
     x = (static_cast<float>(state >> 8) / 16777216.0F - 0.5F) * scale;
   }
   return v;
-}
-
-struct Quantity {
-  double gflops, gigabytes;  // per second
-};
-
-Quantity limits(ThreadPool& pool) {
-  Quantity best{0, 0};
-  const std::int64_t bytes = std::int64_t{512} << 20;
-  AlignedBuffer memory(static_cast<std::size_t>(bytes));
-  std::memset(memory.data(), 1, memory.bytes());
-  for (int i = 0; i < 5; ++i) {
-    best.gflops = std::max(best.gflops, measure_product_peak(pool));
-    best.gigabytes = std::max(best.gigabytes, measure_read_rate(memory.data(), bytes, pool));
-  }
-  return best;
 }
 
 // All matrices of a SmolLM2-135M step without the head: qkv, o, gate_up, down of 30 layers.
@@ -111,14 +96,14 @@ void bench_decode(ThreadPool& pool, DType type, Compute compute, const char* nam
     std::memset(memory.data(), 1, memory.bytes());
     double rate = 0;
     for (int i = 0; i < 7; ++i) {
-      rate = std::max(rate, measure_read_rate(memory.data(), total, pool));
+      rate = std::max(rate, bench::measure_read_rate(memory.data(), total, pool));
     }
     report(std::string("decode/") + name + "/rows=" + std::to_string(m), "GB/s",
            static_cast<double>(total) / seconds * 1e-9, rate);
   }
 }
 
-void bench_products(ThreadPool& pool, const Quantity& limit) {
+void bench_products(ThreadPool& pool, const bench::MachineLimits& limit) {
   for (const MatrixShape& s : kLayer) {
     const auto weights = random_floats(s.out * s.in, 0.1F);
     const std::vector<TensorView> views{
@@ -137,12 +122,12 @@ void bench_products(ThreadPool& pool, const Quantity& limit) {
           "product/" + shape + std::to_string(m), "GFLOP/s",
           flops / shortest(times,
                            [&] { matmul(w, x.data(), m, s.in, nullptr, y.data(), s.out, pool); }),
-          limit.gflops);
+          1e-9 * limit.bf16_flops_per_s);
       report("dx/" + shape + std::to_string(m), "GFLOP/s",
              flops / shortest(
                          times,
                          [&] { matmul_dx(wt, dy.data(), m, s.out, dx.data(), s.in, false, pool); }),
-             limit.gflops);
+             1e-9 * limit.bf16_flops_per_s);
       const std::vector<std::int64_t> segments(static_cast<std::size_t>(m / 64), 64);
       report("dw/" + shape + std::to_string(m), "GFLOP/s",
              flops / shortest(times,
@@ -150,7 +135,7 @@ void bench_products(ThreadPool& pool, const Quantity& limit) {
                                 matmul_dw(Compute::kBF16, {s.out, s.in}, segments, dy.data(), s.out,
                                           x.data(), s.in, dw.data(), s.in, pool);
                               }),
-             limit.gflops);
+             1e-9 * limit.bf16_flops_per_s);
     }
   }
 }
@@ -187,7 +172,7 @@ void bench_attention(ThreadPool& pool, double fma_peak) {
          decode_flops / shortest(15, [&] { attention(shape, kv, decode, pool); }), fma_peak);
 }
 
-void bench_rows(ThreadPool& pool, const Quantity& limit) {
+void bench_rows(ThreadPool& pool, const bench::MachineLimits& limit) {
   const std::int64_t n = 49152, rows = 512;
   const auto logits = random_floats(rows * n, 10.0F);
   std::vector<float> top(rows), lse(rows);
@@ -197,7 +182,7 @@ void bench_rows(ThreadPool& pool, const Quantity& limit) {
                           [&] {
                             log_sum_exp(logits.data(), rows, n, 1.0F, top.data(), lse.data(), pool);
                           }),
-         limit.gigabytes);
+         1e-9 * limit.read_bytes_per_s);
   const std::int64_t hidden = 576, tokens = 8192;
   const auto x = random_floats(tokens * hidden, 1.0F), weight = random_floats(hidden, 1.0F);
   std::vector<float> y(x.size());
@@ -208,10 +193,10 @@ void bench_rows(ThreadPool& pool, const Quantity& limit) {
                         rms_norm(x.data(), weight.data(), 1e-5F, tokens, hidden, y.data(), nullptr,
                                  pool);
                       }),
-         limit.gigabytes);
+         1e-9 * limit.read_bytes_per_s);
 }
 
-void bench_repack(ThreadPool& pool, const Quantity& limit) {
+void bench_repack(ThreadPool& pool, const bench::MachineLimits& limit) {
   // 135M parameters: 30 layers and the embedding, tied.
   std::vector<std::vector<float>> masters;
   std::vector<PackedMatrix> forward, transposed;
@@ -235,7 +220,8 @@ void bench_repack(ThreadPool& pool, const Quantity& limit) {
     }
   });
   std::printf("repack of %.1f M parameters: %.1f ms\n", parameters * 1e-6, seconds * 1e3);
-  report("repack (8 bytes a parameter)", "GB/s", 8e-9 * parameters / seconds, limit.gigabytes);
+  report("repack (8 bytes a parameter)", "GB/s", 8e-9 * parameters / seconds,
+         1e-9 * limit.read_bytes_per_s);
 }
 
 int main_of(int argc, char** argv) {
@@ -245,12 +231,12 @@ int main_of(int argc, char** argv) {
   };
   ThreadPool pool(argc > 2 ? std::atoi(argv[2]) : 0);
   pool_threads = pool.threads();
-  const Quantity limit = limits(pool);
+  const bench::MachineLimits limit = bench::measure_limits(pool);
   std::printf(
       "{\"isa\": \"%s\", \"threads\": %d, \"bf16_gflops\": %.0f, \"fma_gflops\": %.0f, "
       "\"read_gb_s\": %.1f}\n",
-      std::string(to_string(cpu_isa())).c_str(), pool.threads(), limit.gflops,
-      measure_fma_peak(pool), limit.gigabytes);
+      std::string(to_string(cpu_isa())).c_str(), pool.threads(), 1e-9 * limit.bf16_flops_per_s,
+      1e-9 * limit.f32_flops_per_s, 1e-9 * limit.read_bytes_per_s);
   if (wanted("decode")) {
     bench_decode(pool, DType::kF32, Compute::kBF16, "BF16");
     for (DType type : {DType::kQ8_0, DType::kQ4_0, DType::kQ4_1, DType::kQ4_K, DType::kQ6_K}) {
@@ -259,11 +245,7 @@ int main_of(int argc, char** argv) {
     }
   }
   if (wanted("product")) bench_products(pool, limit);
-  if (wanted("attention")) {
-    double peak = 0;
-    for (int i = 0; i < 5; ++i) peak = std::max(peak, measure_fma_peak(pool));
-    bench_attention(pool, peak);
-  }
+  if (wanted("attention")) bench_attention(pool, 1e-9 * limit.f32_flops_per_s);
   if (wanted("rows")) bench_rows(pool, limit);
   if (wanted("repack")) bench_repack(pool, limit);
   return 0;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "weft/base/html.h"
 #include "weft/model/jinja_text.h"
 
 namespace weft::model::jinja {
@@ -42,32 +43,6 @@ std::string title_words(std::string_view text) {
     }
   }
   flush();
-  return out;
-}
-
-std::string escape_html(std::string_view text) {
-  std::string out;
-  for (char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&#34;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        out += c;
-    }
-  }
   return out;
 }
 

@@ -25,8 +25,6 @@ struct Chart {
 // A <figure> with title, legend with last values, and the drawing. Long series are
 // averaged down to what can be seen.
 std::string chart_html(const Chart& chart);
-
-std::string escape_html(std::string_view text);
 // Short number for people: "0.0123", "1,234", "3.2e-05".
 std::string short_number(double value);
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "weft/base/file.h"
+#include "weft/base/html.h"
 #include "weft/base/json.h"
 #include "weft/rl/chart.h"
 #include "weft/rl/run_directory.h"

@@ -11,6 +11,7 @@ struct MachineLimits {
   double read_bytes_per_s = 0;  // streaming reads of memory by all threads
   double bf16_flops_per_s = 0;  // bf16 products in registers; f32 where there is no bf16
   double int8_flops_per_s = 0;  // int8 products in registers, a product and a sum count two
+  double f32_flops_per_s = 0;   // f32 fused multiply-adds in registers
   std::string product;          // which instructions: "amx", "avx512_bf16", "fma f32"
 };
 

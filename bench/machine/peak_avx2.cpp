@@ -1,8 +1,8 @@
 #include <immintrin.h>
 
-#include "bench/kernels/peak.h"
+#include "bench/machine/peak.h"
 
-namespace weft::nn {
+namespace weft::bench {
 
 float spin_fma_avx2(std::int64_t n) {
   __m256 a[10];
@@ -27,4 +27,4 @@ std::int64_t sum_bytes_avx2(const void* data, std::int64_t bytes) {
       _mm256_xor_si256(_mm256_xor_si256(sums[0], sums[1]), _mm256_xor_si256(sums[2], sums[3])), 0);
 }
 
-}  // namespace weft::nn
+}  // namespace weft::bench

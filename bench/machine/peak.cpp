@@ -1,4 +1,4 @@
-#include "bench/kernels/peak.h"
+#include "bench/machine/peak.h"
 
 #include <time.h>
 
@@ -9,8 +9,10 @@
 
 #include "weft/nn/isa.h"
 
-namespace weft::nn {
+namespace weft::bench {
 namespace {
+
+using nn::Isa;
 
 double seconds_of(ThreadPool& pool, const std::function<void()>& body) {
   const double start = timing_seconds(pool.threads());
@@ -34,7 +36,7 @@ double timing_seconds(int threads) {
 }
 
 double measure_fma_peak(ThreadPool& pool) {
-  const Isa isa = cpu_isa();
+  const Isa isa = nn::cpu_isa();
   const std::int64_t n = isa == Isa::kScalar ? 200000 : 2000000;
   const double flops = isa == Isa::kScalar ? 32.0 : isa == Isa::kAvx2 ? 160.0 : 512.0;
   const double seconds = seconds_of(pool, [&] {
@@ -46,13 +48,13 @@ double measure_fma_peak(ThreadPool& pool) {
 }
 
 double measure_product_peak(ThreadPool& pool) {
-  const Isa isa = cpu_isa();
+  const Isa isa = nn::cpu_isa();
   if (isa < Isa::kAvx512) return measure_fma_peak(pool);
   const std::int64_t n = isa == Isa::kAmx ? 300000 : 1000000;
   const double flops = isa == Isa::kAmx ? 65536.0 : 1024.0;
   const double seconds = seconds_of(pool, [&] {
     if (isa == Isa::kAmx) {
-      spin_tiles_amx(n);
+      spin_tiles_bf16_amx(n);
     } else {
       keep(spin_dpbf16_avx512(n));
     }
@@ -60,8 +62,24 @@ double measure_product_peak(ThreadPool& pool) {
   return flops * static_cast<double>(n) * pool.threads() / seconds * 1e-9;
 }
 
+double measure_int8_peak(ThreadPool& pool) {
+  const Isa isa = nn::cpu_isa();
+  // By vpmaddubsw and vpmaddwd at most twice as many as f32 products.
+  if (isa < Isa::kAvx512) return 2 * measure_fma_peak(pool);
+  const std::int64_t n = isa == Isa::kAmx ? 300000 : 1000000;
+  const double operations = isa == Isa::kAmx ? 131072.0 : 2048.0;
+  const double seconds = seconds_of(pool, [&] {
+    if (isa == Isa::kAmx) {
+      spin_tiles_int8_amx(n);
+    } else {
+      keep(spin_dpbusd_avx512(n));
+    }
+  });
+  return operations * static_cast<double>(n) * pool.threads() / seconds * 1e-9;
+}
+
 double measure_read_rate(const void* data, std::int64_t bytes, ThreadPool& pool) {
-  const Isa isa = cpu_isa();
+  const Isa isa = nn::cpu_isa();
   const double start = timing_seconds(pool.threads());
   pool.parallel_for(bytes / 512, 1, [&](std::int64_t begin, std::int64_t end) {
     const auto* at = static_cast<const std::byte*>(data) + begin * 512;
@@ -88,4 +106,4 @@ std::int64_t sum_bytes_scalar(const void* data, std::int64_t bytes) {
   return sum;
 }
 
-}  // namespace weft::nn
+}  // namespace weft::bench

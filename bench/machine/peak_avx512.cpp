@@ -1,8 +1,8 @@
 #include <immintrin.h>
 
-#include "bench/kernels/peak.h"
+#include "bench/machine/peak.h"
 
-namespace weft::nn {
+namespace weft::bench {
 
 float spin_fma_avx512(std::int64_t n) {
   __m512 a[16];
@@ -30,6 +30,19 @@ float spin_dpbf16_avx512(std::int64_t n) {
   return sum;
 }
 
+std::int32_t spin_dpbusd_avx512(std::int64_t n) {
+  __m512i a[16];
+  for (auto& x : a) x = _mm512_setzero_si512();
+  const __m512i b = _mm512_set1_epi8(1);
+  for (std::int64_t i = 0; i < n; ++i) {
+    for (auto& x : a) x = _mm512_dpbusd_epi32(x, b, b);
+    __asm__ volatile("");
+  }
+  std::int32_t sum = 0;
+  for (auto& x : a) sum ^= _mm_cvtsi128_si32(_mm512_castsi512_si128(x));
+  return sum;
+}
+
 std::int64_t sum_bytes_avx512(const void* data, std::int64_t bytes) {
   const auto* p = static_cast<const char*>(data);
   __m512i sums[8] = {};
@@ -42,4 +55,4 @@ std::int64_t sum_bytes_avx512(const void* data, std::int64_t bytes) {
   return _mm512_reduce_add_epi64(sums[0]);
 }
 
-}  // namespace weft::nn
+}  // namespace weft::bench
