@@ -76,7 +76,7 @@ struct RlConfig {
   double max_ratio = 1e4;       // a larger probability ratio skips the step
   double entropy_alarm = 0.1;   // nats; raised when the mean entropy falls below while the
                                 // exact rate is not yet `entropy_alarm_exact`
-  double entropy_alarm_exact = 0.9;
+  double entropy_alarm_exact = 0.75;
 };
 
 // A key of the configuration, for the command line: --max-tokens sets max_tokens.

@@ -49,6 +49,7 @@ struct Loop {
   double kl_coefficient = 0;
   double sampled = 0, sampled_exact = 0;  // replies of this step, filtered ones included
   std::deque<double> entropies, exacts;   // of the last kAlarmWindow steps
+  std::int64_t learned_steps = 0;         // in a row in which all that was sampled was right
   LoopResult result;
 
   void say(const std::string& line) const {
@@ -137,6 +138,7 @@ Status Loop::resume() {
     WEFT_ASSIGN(const std::int64_t updates, json_field<std::int64_t>(t, "updates"));
     WEFT_ASSIGN(kl_coefficient, json_field<double>(t, "kl_coefficient"));
     WEFT_ASSIGN(result.alarm_step, json_field<std::int64_t>(t, "alarm_step"));
+    WEFT_ASSIGN(learned_steps, json_field<std::int64_t>(t, "learned_steps"));
     cursor = static_cast<std::uint64_t>(stored_cursor);
     for (const char* name : {"entropies", "exacts"}) {
       const auto window = t.find(name);
@@ -313,6 +315,7 @@ Status Loop::run_step() {
     kl_coefficient = adapt_kl_coefficient(kl_coefficient, m.kl_reference, config.kl_target,
                                           static_cast<double>(m.samples), config.kl_horizon);
   watch_entropy(m);
+  learned_steps = groups.empty() && sampled > 0 && sampled_exact == sampled ? learned_steps + 1 : 0;
   ++step;
   m.total_s = seconds_since(begin);
   result.mismatch_max = std::max(result.mismatch_max, m.mismatch_max);
@@ -392,6 +395,7 @@ Status Loop::save(bool final) {
   c.trainer["updates"] = policy->step_count();
   c.trainer["kl_coefficient"] = kl_coefficient;
   c.trainer["alarm_step"] = result.alarm_step;
+  c.trainer["learned_steps"] = learned_steps;
   c.trainer["entropies"] = std::vector<double>(entropies.begin(), entropies.end());
   c.trainer["exacts"] = std::vector<double>(exacts.begin(), exacts.end());
   auto written =
@@ -413,9 +417,10 @@ Status Loop::run() {
     WEFT_TRY(evaluate());
   }
   std::int64_t saved = options.resume ? step : -1;
-  while (step < config.steps) {
+  while (step < config.steps && !result.learned) {
     WEFT_TRY(run_step());
-    const bool last = step == config.steps;
+    result.learned = learned_steps >= kLearnedWindow;
+    const bool last = step == config.steps || result.learned;
     result.interrupted = options.stop != nullptr && options.stop->load() && !last;
     if (config.eval_every > 0 && (step % config.eval_every == 0 || last)) WEFT_TRY(evaluate());
     const bool due = config.checkpoint_every > 0 && step % config.checkpoint_every == 0;
@@ -426,8 +431,13 @@ Status Loop::run() {
     if (result.interrupted) break;
   }
   result.steps = step;
+  if (result.learned)
+    say(
+        fmt::format("done at step {}: every reply of {} steps was right, so dynamic sampling finds "
+                    "nothing more to learn from",
+                    step, kLearnedWindow));
   if (saved != step || !std::filesystem::exists(directory->model()))
-    WEFT_TRY(save(step == config.steps));
+    WEFT_TRY(save(step == config.steps || result.learned));
   return {};
 }
 

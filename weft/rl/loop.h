@@ -34,9 +34,14 @@ struct LoopOptions {
   const std::atomic<bool>* stop = nullptr;  // set: ends after the current step, resumable
 };
 
+// After so many steps in a row in which dynamic sampling found every reply right, a
+// run ends: there is nothing left to learn from.
+inline constexpr std::int64_t kLearnedWindow = 3;
+
 struct LoopResult {
   std::int64_t steps = 0;  // done, with those before a resume
   bool interrupted = false;
+  bool learned = false;  // ended before `steps`: see kLearnedWindow
   StepMetrics last;
   EvaluationMetrics first_evaluation, last_evaluation, best_evaluation;
   double mismatch_max = 0;  // largest |logp_rollout - logp_train| of this process

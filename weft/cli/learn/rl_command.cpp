@@ -104,6 +104,7 @@ Json summary(const rl::LoopResult& r, const std::filesystem::path& run) {
   j["skipped_steps"] = r.skipped;
   j["reward_errors"] = r.reward_errors;
   j["entropy_alarm_step"] = r.alarm_step;
+  j["learned"] = r.learned;
   j["model"] = (run / "model").string();
   j["report"] = (run / "report.html").string();
   return j;
