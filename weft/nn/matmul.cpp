@@ -104,6 +104,8 @@ void product_few(const Product& p, const std::uint16_t* x, ThreadPool& pool) {
 // Rows are taken in slabs whose bf16 copy stays in the caches between its
 // conversion and its use.
 constexpr std::int64_t kSlab = 1024;
+// A row block of 64 chunks or fewer is multiplied in one go.
+constexpr std::int64_t kDeepChunks = 64, kDepth = 16;
 
 void product_bf16(const Product& p, ThreadPool& pool) {
   const Bf16Kernels& kernels = bf16_kernels();
@@ -117,9 +119,14 @@ void product_bf16(const Product& p, ThreadPool& pool) {
     product_few(p, x, pool);
     return;
   }
+  // Many columns are taken in blocks, so that a panel of several strips and its rows of x
+  // stay in the second-level cache; the sums wait in y meanwhile.
+  const bool deep = !few && !quantised && chunks > kDeepChunks;
+  const std::int64_t depth = deep ? kDepth : chunks;
   // Quantised panels are unpacked to bf16 once for all rows of a slab.
-  const std::vector<Panel> panels =
-      panels_of(*p.w, 4, few || quantised ? 0 : std::int64_t{512} << 10);
+  std::int64_t panel_bytes = few || quantised ? 0 : std::int64_t{512} << 10;
+  if (deep) panel_bytes = panel_bytes / depth * chunks;
+  const std::vector<Panel> panels = panels_of(*p.w, 4, panel_bytes);
   for (std::int64_t start = 0; start < p.m; start += kSlab) {
     Product slab = p;
     slab.m = std::min(kSlab, p.m - start);
@@ -151,15 +158,21 @@ void product_bf16(const Product& p, ThreadPool& pool) {
                 }
                 block.strips = panel.strips;
                 block.columns = std::min(part.rows - panel.first * kStrip, panel.strips * kStrip);
-                block.chunks = chunks;
-                block.x = x;
+                block.x_stride = chunks * kTileElements;
                 block.row = row;
                 block.rows = rows;
-                block.bias = p.bias == nullptr ? nullptr : p.bias + column;
-                block.accumulate = p.accumulate;
                 block.y = slab.y + column;
                 block.ldy = p.ldy;
-                kernels.product(block);
+                const std::uint16_t* strips = block.w;
+                for (std::int64_t first = 0; first < chunks; first += depth) {
+                  block.chunks = std::min(depth, chunks - first);
+                  block.w = strips + first * kTileElements;
+                  block.x = x + first * kTileElements;
+                  block.accumulate = p.accumulate || first > 0;
+                  const bool last = first + depth >= chunks;
+                  block.bias = p.bias == nullptr || !last ? nullptr : p.bias + column;
+                  kernels.product(block);
+                }
               });
   }
 }
@@ -267,29 +280,32 @@ void matmul_dw(Compute compute, GradientShape shape, std::span<const std::int64_
   const Bf16Kernels& kernels = bf16_kernels();
   const std::int64_t out_elements = round_up(shape.out, kStrip) * kChunk;
   const std::int64_t in_elements = round_up(shape.in, kStrip) * kChunk;
-  // Slabs of 16 chunks: 32 outputs or columns of one are 32 KiB.
-  constexpr std::int64_t kSlabChunks = 16;
+  // Slabs of up to 2,048 rows, so that dw is read and written once for that many; the
+  // operands of one take 256 MiB at most.
+  constexpr std::int64_t kSlabBytes = std::int64_t{256} << 20;
+  const std::int64_t fit = kSlabBytes / (2 * (out_elements + in_elements));
+  const std::int64_t slab = std::min(std::clamp<std::int64_t>(fit, 16, 64), chunks);
   thread_local Scratch scratch;
-  auto* dy_tiles = scratch.get<std::uint16_t>(
-      static_cast<std::size_t>(std::min(chunks, kSlabChunks) * (out_elements + in_elements)));
-  for (std::int64_t start = 0; start < chunks; start += kSlabChunks) {
-    const std::int64_t count = std::min(kSlabChunks, chunks - start);
+  auto* dy_tiles =
+      scratch.get<std::uint16_t>(static_cast<std::size_t>(slab * (out_elements + in_elements)));
+  for (std::int64_t start = 0; start < chunks; start += slab) {
+    const std::int64_t count = std::min(slab, chunks - start), stride = count * kTileElements;
     auto* x_tiles = dy_tiles + count * out_elements;
-    pool.parallel_for(count, row_grain(out_elements + in_elements),
-                      [&](std::int64_t begin, std::int64_t end) {
-                        for (std::int64_t i = begin; i < end; ++i) {
-                          const Piece& piece = pieces[static_cast<std::size_t>(start + i)];
-                          kernels.convert_gradient(dy + piece.row * lddy, lddy, piece.rows,
-                                                   shape.out, true, dy_tiles + i * out_elements);
-                          kernels.convert_gradient(x + piece.row * ldx, ldx, piece.rows, shape.in,
-                                                   false, x_tiles + i * in_elements);
-                        }
-                      });
+    pool.parallel_for(
+        count, row_grain(out_elements + in_elements), [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t i = begin; i < end; ++i) {
+            const Piece& piece = pieces[static_cast<std::size_t>(start + i)];
+            kernels.convert_gradient(dy + piece.row * lddy, lddy, piece.rows, shape.out, true,
+                                     dy_tiles + i * kTileElements, stride);
+            kernels.convert_gradient(x + piece.row * ldx, ldx, piece.rows, shape.in, false,
+                                     x_tiles + i * kTileElements, stride);
+          }
+        });
     const std::int64_t pairs = (shape.out + 31) / 32;
     const std::int64_t grain =
         std::max<std::int64_t>((std::int64_t{1} << 17) / (count * kChunk * shape.in * 32), 1);
     pool.parallel_for(pairs, grain, [&](std::int64_t begin, std::int64_t end) {
-      kernels.gradient({dy_tiles, x_tiles, count, shape.out, shape.in, begin * 32,
+      kernels.gradient({dy_tiles, x_tiles, stride, count, shape.out, shape.in, begin * 32,
                         std::min(end * 32, shape.out), dw, lddw});
     });
   }

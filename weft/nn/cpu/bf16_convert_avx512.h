@@ -71,8 +71,9 @@ inline __m512i interleave_halves(__m512i v) {
 }
 
 inline void convert_gradient_avx512(const float* x, std::int64_t ldx, std::int64_t rows,
-                                    std::int64_t columns, bool as_dy, std::uint16_t* to) {
-  for (std::int64_t tile = 0; tile * 16 < columns; ++tile, to += 512) {
+                                    std::int64_t columns, bool as_dy, std::uint16_t* to,
+                                    std::int64_t stride) {
+  for (std::int64_t tile = 0; tile * 16 < columns; ++tile, to += stride) {
     const __mmask16 mask = first_lanes(columns - tile * 16);
     const float* in = x + tile * 16;
     __m512i v[16];

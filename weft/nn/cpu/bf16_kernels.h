@@ -17,8 +17,10 @@ struct Bf16Block {
   std::int64_t columns;  // <= 16 * strips: what is stored of y
   std::int64_t chunks;   // of 32 columns of x
   // Rows of x, rounded to bf16 and zero-padded to whole chunks, as `convert`
-  // laid them out; `row` is the first, a multiple of 16.
+  // laid them out; `row` is the first, a multiple of 16. Blocks of 16 rows are
+  // `x_stride` apart (in uint16): more than `chunks` when K is taken in pieces.
   const std::uint16_t* x;
+  std::int64_t x_stride;
   std::int64_t row, rows;
   const float* bias;  // of the first column, or null
   bool accumulate;    // sums start from y
@@ -28,10 +30,11 @@ struct Bf16Block {
 
 // One run of rows of dw.
 struct Bf16Gradient {
-  // Pairs of rows: dy_pairs[pair][out][2] and x_pairs[pair][in][2] as the level's
-  // convert_gradient lays them out.
+  // As convert_gradient lays them out: tile (of 16 outputs or columns) t and chunk c at
+  // t * stride + c * 512.
   const std::uint16_t* dy;
   const std::uint16_t* x;
+  std::int64_t stride;
   std::int64_t chunks;  // of 32 rows
   std::int64_t out, in;
   std::int64_t out_begin, out_end;  // multiples of 32, or the end
@@ -61,9 +64,11 @@ struct Bf16Kernels {
                   std::int64_t end, std::uint16_t* to);
   void (*product)(const Bf16Block& block);
   // Converts one chunk of up to 32 rows (the rest zero) of `columns` columns for
-  // the gradient; `as_dy` says which operand it is.
+  // the gradient into tiles of 16 columns, `stride` apart; `as_dy` says which operand
+  // it is.
   void (*convert_gradient)(const float* x, std::int64_t ldx, std::int64_t rows,
-                           std::int64_t columns, bool as_dy, std::uint16_t* to);
+                           std::int64_t columns, bool as_dy, std::uint16_t* to,
+                           std::int64_t stride);
   void (*gradient)(const Bf16Gradient& gradient);
   // Packs up to 32 rows of w (f32): into two strips of `forward` at this chunk of
   // rows, and as chunk of the transposed matrix into every strip of `transposed`.

@@ -3,6 +3,8 @@
 // summed apart over 16 pairs, added, and the result added to the sum.
 #include <immintrin.h>
 
+#include <algorithm>
+
 #include "weft/nn/cpu/bf16_convert_avx512.h"
 #include "weft/nn/cpu/bf16_kernels.h"
 #include "weft/nn/cpu/dequantize_avx512.h"
@@ -99,32 +101,37 @@ void tile_2x2(const Bf16Block& b, std::int64_t row, std::int64_t second_rows, st
   const Target t0 = target(b, row, 16, strip), t1 = target(b, row, 16, strip + 1);
   const Target t2 = target(b, row + 16, second_rows, strip);
   const Target t3 = target(b, row + 16, second_rows, strip + 1);
-  // The sums' lines of y are fetched while the products run.
-  if (!b.accumulate && direct(t3)) {
-    for (std::int64_t r = 0; r < 16 + second_rows; ++r) {
-      __builtin_prefetch(t0.y + r * b.ldy, 1);
-      __builtin_prefetch(t1.y + r * b.ldy, 1);
-    }
-  }
   WEFT_BEGIN_SUM(0, t0)
   WEFT_BEGIN_SUM(1, t1)
   WEFT_BEGIN_SUM(2, t2)
   WEFT_BEGIN_SUM(3, t3)
   const std::int64_t chunks = b.chunks;
-  const std::uint16_t* a0 = b.x + row / 16 * chunks * kTile;
-  const std::uint16_t* a1 = a0 + chunks * kTile;
+  const std::uint16_t* a0 = b.x + row / 16 * b.x_stride;
+  const std::uint16_t* a1 = a0 + b.x_stride;
   const std::uint16_t* w0 = b.w + strip * b.strip_stride;
   const std::uint16_t* w1 = w0 + b.strip_stride;
+  // The sums' lines of y are fetched while the products run, a few with each chunk:
+  // all at once they would fill the line buffers that the tile loads need. `row_step`
+  // rows a chunk cover them.
+  const bool fetch_sums = !kFetch && direct(t3);
+  const std::int64_t lines = fetch_sums ? 16 + second_rows : 0;
+  const std::int64_t row_step = (lines + chunks - 1) / chunks;
+  std::int64_t line = 0;
   for (std::int64_t c = 0; c < chunks; ++c) {
     if constexpr (kFetch) {
       fetch_tile(w0 + c * kTile);
       fetch_tile(w1 + c * kTile);
     }
-    // Loads between the products: 10 % faster than all loads first.
-    WEFT_TILE_LOAD(6, w0 + c * kTile, kTileRow);
+    for (std::int64_t end = std::min(line + row_step, lines); line < end; ++line) {
+      __builtin_prefetch(t0.y + line * b.ldy, 1);
+      __builtin_prefetch(t1.y + line * b.ldy, 1);
+    }
+    // Loads between the products: 10 % faster than all loads first. w streams past
+    // the first-level cache, which is left to x: a quarter faster again.
+    WEFT_TILE_STREAM(6, w0 + c * kTile, kTileRow);
     WEFT_TILE_LOAD(4, a0 + c * kTile, kTileRow);
     _tile_dpbf16ps(0, 4, 6);
-    WEFT_TILE_LOAD(7, w1 + c * kTile, kTileRow);
+    WEFT_TILE_STREAM(7, w1 + c * kTile, kTileRow);
     _tile_dpbf16ps(1, 4, 7);
     WEFT_TILE_LOAD(5, a1 + c * kTile, kTileRow);
     _tile_dpbf16ps(2, 5, 6);
@@ -143,8 +150,8 @@ void tile_2x1(const Bf16Block& b, std::int64_t row, std::int64_t second_rows, st
   WEFT_BEGIN_SUM(0, t0)
   WEFT_BEGIN_SUM(2, t2)
   const std::int64_t chunks = b.chunks;
-  const std::uint16_t* a0 = b.x + row / 16 * chunks * kTile;
-  const std::uint16_t* a1 = a0 + chunks * kTile;
+  const std::uint16_t* a0 = b.x + row / 16 * b.x_stride;
+  const std::uint16_t* a1 = a0 + b.x_stride;
   const std::uint16_t* w0 = b.w + strip * b.strip_stride;
   for (std::int64_t c = 0; c < chunks; ++c) {
     WEFT_TILE_LOAD(6, w0 + c * kTile, kTileRow);
@@ -167,7 +174,7 @@ void tile_1x4(const Bf16Block& b, std::int64_t row, std::int64_t rows, std::int6
   WEFT_BEGIN_SUM(2, t2)
   WEFT_BEGIN_SUM(3, t3)
   const std::int64_t chunks = b.chunks, stride = b.strip_stride;
-  const std::uint16_t* a = b.x + row / 16 * chunks * kTile;
+  const std::uint16_t* a = b.x + row / 16 * b.x_stride;
   const std::uint16_t* w = b.w + strip * stride;
   for (std::int64_t c = 0; c < chunks; ++c, w += kTile) {
     WEFT_TILE_LOAD(4, a + c * kTile, kTileRow);
@@ -191,7 +198,7 @@ void tile_1x1(const Bf16Block& b, std::int64_t row, std::int64_t rows, std::int6
   const Target t0 = target(b, row, rows, strip);
   WEFT_BEGIN_SUM(0, t0)
   const std::int64_t chunks = b.chunks;
-  const std::uint16_t* a = b.x + row / 16 * chunks * kTile;
+  const std::uint16_t* a = b.x + row / 16 * b.x_stride;
   const std::uint16_t* w = b.w + strip * b.strip_stride;
   for (std::int64_t c = 0; c < chunks; ++c) {
     WEFT_TILE_LOAD(4, a + c * kTile, kTileRow);
@@ -229,7 +236,6 @@ void product_amx(const Bf16Block& b) {
 // dw: 32 outputs by 32 columns, or the parts of it that exist.
 void gradient_2x2(const Bf16Gradient& g, std::int64_t o, std::int64_t column) {
   alignas(64) float buffers[4][256];
-  const std::int64_t out_tiles = (g.out + 15) / 16, in_tiles = (g.in + 15) / 16;
   const bool two_rows = o + 16 < g.out, two_columns = column + 16 < g.in;
   Target t[4];
   for (int i = 0; i < 4; ++i) {
@@ -252,18 +258,26 @@ void gradient_2x2(const Bf16Gradient& g, std::int64_t o, std::int64_t column) {
     WEFT_TILE_LOAD(2, buffers[2], kTileRow);
     WEFT_TILE_LOAD(3, buffers[3], kTileRow);
   }
-  const std::uint16_t* a0 = g.dy + o / 16 * kTile;
-  const std::uint16_t* a1 = two_rows ? a0 + kTile : a0;
-  const std::uint16_t* x0 = g.x + column / 16 * kTile;
-  const std::uint16_t* x1 = two_columns ? x0 + kTile : x0;
-  for (std::int64_t chunk = 0; chunk < g.chunks; ++chunk) {
-    const std::int64_t a = chunk * out_tiles * kTile, x = chunk * in_tiles * kTile;
-    WEFT_TILE_LOAD(6, x0 + x, kTileRow);
-    WEFT_TILE_LOAD(4, a0 + a, kTileRow);
+  const std::uint16_t* a0 = g.dy + o / 16 * g.stride;
+  const std::uint16_t* a1 = two_rows ? a0 + g.stride : a0;
+  const std::uint16_t* x0 = g.x + column / 16 * g.stride;
+  const std::uint16_t* x1 = two_columns ? x0 + g.stride : x0;
+  // The next sums, those of the next 32 outputs, are fetched meanwhile.
+  const std::int64_t lines = o + 64 <= g.out_end && whole ? 32 : 0;
+  const std::int64_t row_step = (lines + g.chunks - 1) / g.chunks;
+  const float* next = t[0].y + 32 * g.lddw;
+  std::int64_t line = 0;
+  for (std::int64_t c = 0; c < g.chunks; ++c) {
+    for (std::int64_t end = std::min(line + row_step, lines); line < end; ++line) {
+      __builtin_prefetch(next + line * g.lddw, 1);
+      __builtin_prefetch(next + line * g.lddw + 16, 1);
+    }
+    WEFT_TILE_LOAD(6, x0 + c * kTile, kTileRow);
+    WEFT_TILE_STREAM(4, a0 + c * kTile, kTileRow);
     _tile_dpbf16ps(0, 4, 6);
-    WEFT_TILE_LOAD(7, x1 + x, kTileRow);
+    WEFT_TILE_LOAD(7, x1 + c * kTile, kTileRow);
     _tile_dpbf16ps(1, 4, 7);
-    WEFT_TILE_LOAD(5, a1 + a, kTileRow);
+    WEFT_TILE_STREAM(5, a1 + c * kTile, kTileRow);
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
   }
@@ -283,14 +297,26 @@ void gradient_2x2(const Bf16Gradient& g, std::int64_t o, std::int64_t column) {
   }
 }
 
+// A block of dw stays in the second-level cache (2 MiB) over all rows, beside the
+// operands of `depth` chunks of them: dw is read and written once, 8 bytes an
+// element against 2 * rows operations. A pair of column tiles stays in the first
+// over the outputs of the block.
 void gradient_amx(const Bf16Gradient& g) {
   configure(16, 16);
-  // 256 outputs of dy stay in the second-level cache over all columns, and a pair
-  // of column tiles in the first over those outputs.
-  for (std::int64_t block = g.out_begin; block < g.out_end; block += 256) {
-    const std::int64_t end = block + 256 < g.out_end ? block + 256 : g.out_end;
-    for (std::int64_t column = 0; column < g.in; column += 32) {
-      for (std::int64_t o = block; o < end; o += 32) gradient_2x2(g, o, column);
+  constexpr std::int64_t kBudget = std::int64_t{640} << 10;
+  const std::int64_t height = std::clamp<std::int64_t>(kBudget / (g.in * 4) / 32 * 32, 32, 512);
+  const std::int64_t depth = std::clamp<std::int64_t>(kBudget / (g.in * 64), 4, 16);
+  for (std::int64_t block = g.out_begin; block < g.out_end; block += height) {
+    const std::int64_t end = std::min(block + height, g.out_end);
+    for (std::int64_t first = 0; first < g.chunks; first += depth) {
+      Bf16Gradient part = g;
+      part.dy += first * kTile;
+      part.x += first * kTile;
+      part.chunks = std::min(depth, g.chunks - first);
+      part.out_end = end;
+      for (std::int64_t column = 0; column < g.in; column += 32) {
+        for (std::int64_t o = block; o < end; o += 32) gradient_2x2(part, o, column);
+      }
     }
   }
   _tile_release();

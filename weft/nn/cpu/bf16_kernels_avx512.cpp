@@ -26,7 +26,7 @@ inline void tile(const Bf16Block& b, std::int64_t row, std::int64_t strip) {
           b.accumulate ? _mm512_maskz_loadu_ps(mask, y + r * b.ldy + s * 16) : _mm512_setzero_ps();
     }
   }
-  const std::uint16_t* a = b.x + row / 16 * b.chunks * 512 + row % 16 * 32;
+  const std::uint16_t* a = b.x + row / 16 * b.x_stride + row % 16 * 32;
   const std::uint16_t* w = b.w + strip * b.strip_stride;
   for (std::int64_t chunk = 0; chunk < b.chunks; ++chunk, a += 512, w += 512) {
 #pragma GCC unroll 2
@@ -79,26 +79,25 @@ void product_avx512(const Bf16Block& b) {
 // R rows of dw (in one block of 16) by S tiles of 16 columns.
 template <int R, int S>
 inline void gradient_tile(const Bf16Gradient& g, std::int64_t o, std::int64_t column_tile) {
-  const std::int64_t out_tiles = (g.out + 15) / 16, in_tiles = (g.in + 15) / 16;
   float* dw = g.dw + o * g.lddw + column_tile * 16;
   __m512 sums[R][S];
   for (int s = 0; s < S; ++s) {
     const __mmask16 mask = first_lanes(g.in - (column_tile + s) * 16);
     for (int r = 0; r < R; ++r) sums[r][s] = _mm512_maskz_loadu_ps(mask, dw + r * g.lddw + s * 16);
   }
-  const std::uint16_t* a = g.dy + o / 16 * 512 + o % 16 * 32;
-  const std::uint16_t* x = g.x + column_tile * 512;
+  const std::uint16_t* a = g.dy + o / 16 * g.stride + o % 16 * 32;
+  const std::uint16_t* x = g.x + column_tile * g.stride;
   for (std::int64_t chunk = 0; chunk < g.chunks; ++chunk) {
     for (int pair = 0; pair < 16; ++pair) {
       __m512bh v[S];
-      for (int s = 0; s < S; ++s) v[s] = (__m512bh)_mm512_load_si512(x + s * 512 + pair * 32);
+      for (int s = 0; s < S; ++s) v[s] = (__m512bh)_mm512_load_si512(x + s * g.stride + pair * 32);
       for (int r = 0; r < R; ++r) {
         const __m512bh d = splat_pair(a + r * 32 + pair * 2);
         for (int s = 0; s < S; ++s) sums[r][s] = _mm512_dpbf16_ps(sums[r][s], d, v[s]);
       }
     }
-    a += out_tiles * 512;
-    x += in_tiles * 512;
+    a += 512;
+    x += 512;
   }
   for (int s = 0; s < S; ++s) {
     const __mmask16 mask = first_lanes(g.in - (column_tile + s) * 16);

@@ -25,8 +25,9 @@ void convert_lanes(const float* x, std::int64_t ldx, std::int64_t k, std::int64_
 }
 
 void convert_gradient_lanes(const float* x, std::int64_t ldx, std::int64_t rows,
-                            std::int64_t columns, bool as_dy, std::uint16_t* to) {
-  for (std::int64_t tile = 0; tile * 16 < columns; ++tile, to += 512) {
+                            std::int64_t columns, bool as_dy, std::uint16_t* to,
+                            std::int64_t stride) {
+  for (std::int64_t tile = 0; tile * 16 < columns; ++tile, to += stride) {
     for (std::int64_t c = 0; c < 16; ++c) {
       for (std::int64_t r = 0; r < 32; ++r) {
         const bool inside = r < rows && tile * 16 + c < columns;
@@ -72,7 +73,7 @@ inline void bf16_tile(const Bf16Block& b, std::int64_t row, std::int64_t strip) 
   for (int r = 0; r < R; ++r) {
     sums[r] = b.accumulate ? load_columns(y + r * b.ldy, columns) : splat(0.0F);
   }
-  const std::uint16_t* a = b.x + row / 16 * b.chunks * 512 + row % 16 * 32;
+  const std::uint16_t* a = b.x + row / 16 * b.x_stride + row % 16 * 32;
   const std::uint16_t* w = b.w + strip * b.strip_stride;
   for (std::int64_t chunk = 0; chunk < b.chunks; ++chunk, a += 512, w += 512) {
     add_chunk<R>(a, 32, w, sums);
@@ -92,16 +93,16 @@ void product_lanes(const Bf16Block& b) {
 }
 
 void gradient_lanes(const Bf16Gradient& g) {
-  const std::int64_t out_tiles = (g.out + 15) / 16, in_tiles = (g.in + 15) / 16;
+  const std::int64_t in_tiles = (g.in + 15) / 16;
   for (std::int64_t o = g.out_begin; o < g.out_end; ++o) {
     for (std::int64_t tile = 0; tile < in_tiles; ++tile) {
       float* dw = g.dw + o * g.lddw + tile * 16;
       const std::int64_t columns = g.in - tile * 16;
       Lanes sum = load_columns(dw, columns);
-      const std::uint16_t* a = g.dy + o / 16 * 512 + o % 16 * 32;
-      const std::uint16_t* x = g.x + tile * 512;
+      const std::uint16_t* a = g.dy + o / 16 * g.stride + o % 16 * 32;
+      const std::uint16_t* x = g.x + tile * g.stride;
       for (std::int64_t chunk = 0; chunk < g.chunks; ++chunk) {
-        add_chunk<1>(a + chunk * out_tiles * 512, 0, x + chunk * in_tiles * 512, &sum);
+        add_chunk<1>(a + chunk * 512, 0, x + chunk * 512, &sum);
       }
       store_columns(dw, columns, sum);
     }

@@ -25,6 +25,12 @@ inline void load_config(const TileConfig& config) {
                    ", [%0+%1*1]}" ::"r"(static_cast<const void*>(base)),          \
                    "r"(static_cast<std::int64_t>(stride))                         \
                    : "memory")
+// The same for tiles that are read once before they leave the first-level cache.
+#define WEFT_TILE_STREAM(tile, base, stride)                                          \
+  __asm__ volatile("{tileloaddt1\t(%0,%1,1), %%tmm" #tile "|tileloaddt1\t%%tmm" #tile \
+                   ", [%0+%1*1]}" ::"r"(static_cast<const void*>(base)),              \
+                   "r"(static_cast<std::int64_t>(stride))                             \
+                   : "memory")
 #define WEFT_TILE_STORE(tile, base, stride) \
   _tile_stored(tile, static_cast<void*>(base), static_cast<std::int64_t>(stride))
 
