@@ -18,7 +18,7 @@ namespace {
 
 namespace autograd = nn::autograd;
 
-constexpr std::int64_t kMaxLogitBytes = std::int64_t{256} << 20;
+constexpr std::int64_t kMaxLogitBytes = std::int64_t{512} << 20;
 
 at::Tensor view(std::span<float> array, std::int64_t begin, std::int64_t size) {
   return at::from_blob(array.data() + begin, {size}, at::kFloat);
