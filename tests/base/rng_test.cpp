@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <vector>
+
+#include "weft/base/normals.h"
 
 namespace weft {
 namespace {
@@ -65,6 +68,20 @@ TEST(Rng, NormalsHaveTheMomentsOfANormal) {
   EXPECT_NEAR(sum / kDraws, 0, 0.01);
   EXPECT_NEAR(squares / kDraws, 1, 0.015);
   EXPECT_NEAR(fourth / kDraws, 3, 0.12);
+}
+
+TEST(Rng, ManyNormalsAtOnceHaveTheBitsOfOneAtATime) {
+  for (const std::size_t count : {0U, 1U, 15U, 16U, 100'003U}) {
+    const Rng stream(11, RngUse::kTest, 3, 5);
+    Rng one = stream;
+    std::vector<float> many(count);
+    fill_normals(stream, many);
+    for (std::size_t i = 0; i < count; ++i) {
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(many[i]),
+                std::bit_cast<std::uint32_t>(one.next_normal()))
+          << i << " of " << count;
+    }
+  }
 }
 
 TEST(Rng, NormalsAreBoxMullerOfTheirDraws) {
