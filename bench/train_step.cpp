@@ -3,6 +3,7 @@
 
 #include "bench/bench.h"
 #include "bench/subject.h"
+#include "weft/nn/isa.h"
 #include "weft/train/policy_model.h"
 
 namespace weft::bench {
@@ -43,7 +44,8 @@ Status run_train_step(const BenchOptions& options, ThreadPool& pool, const Repor
   std::optional<Peer> peer;
   if (options.peers) {
     WEFT_ASSIGN(peer,
-                Peer::start("torch_peer.py", {directory.string(), std::to_string(pool.threads())}));
+                Peer::start("torch_peer.py", {directory.string(), std::to_string(pool.threads()),
+                                              std::string(nn::to_string(nn::cpu_isa()))}));
   }
   std::uint64_t salt = 3'000'000;
   for (const std::int64_t length : {64, 512}) {

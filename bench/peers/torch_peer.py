@@ -1,6 +1,9 @@
 """PyTorch (eager) and transformers behind the benchmark's line protocol.
 
-usage: torch_peer.py MODEL_DIRECTORY THREADS
+usage: torch_peer.py MODEL_DIRECTORY THREADS [ISA]
+
+ISA is what ours runs at: below amx, oneDNN is kept from AMX too
+(ONEDNN_MAX_CPU_ISA), and the version says so.
 
 Requests: {"kind": "train", "seqs": n, "length": l, "mode": "autocast"|"bf16"|"f32"}
             seconds of one step: forward, cross-entropy over all positions,
@@ -11,6 +14,7 @@ Requests: {"kind": "train", "seqs": n, "length": l, "mode": "autocast"|"bf16"|"f
             sampled at temperature 1
 """
 
+import os
 import sys
 import time
 
@@ -76,13 +80,18 @@ class Peer:
 
 
 def main(arguments):
-    path, threads = arguments
+    path, threads, *rest = arguments
+    cap = {"avx512": "AVX512_CORE_BF16", "avx2": "AVX2", "scalar": "SSE41"}.get("".join(rest))
+    if cap:
+        os.environ["ONEDNN_MAX_CPU_ISA"] = cap  # oneDNN reads it at its first operator
     torch.set_num_threads(int(threads))
     torch.manual_seed(0)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     peer = Peer(path)
     version = f"PyTorch {torch.__version__} eager, transformers {transformers.__version__}"
+    if cap:
+        version += f", ONEDNN_MAX_CPU_ISA={cap}"
     serve(version, {"train": peer.train, "generate": peer.generate})
 
 
