@@ -22,9 +22,26 @@ class MatmulAtLevel : public AtLevel {};
 struct Shape {
   std::int64_t m, out, in;
 };
-const Shape kShapes[] = {{1, 1, 1},    {1, 16, 32},  {1, 129, 64},  {2, 17, 33},   {3, 5, 7},
-                         {5, 64, 576}, {15, 31, 37}, {16, 48, 96},  {17, 80, 40},  {31, 33, 65},
-                         {33, 47, 31}, {48, 16, 64}, {65, 160, 96}, {67, 35, 100}, {130, 192, 64}};
+const Shape kShapes[] = {{1, 1, 1},
+                         {1, 16, 32},
+                         {1, 129, 64},
+                         {2, 17, 33},
+                         {3, 5, 7},
+                         {5, 64, 576},
+                         {15, 31, 37},
+                         {16, 48, 96},
+                         {17, 80, 40},
+                         {31, 33, 65},
+                         {33, 47, 31},
+                         {48, 16, 64},
+                         {65, 160, 96},
+                         {67, 35, 100},
+                         {130, 192, 64},
+                         // Longer than a block of columns, of rows, and than a slab of rows.
+                         {70, 40, 2100},
+                         {66, 2080, 20},
+                         {600, 34, 40},
+                         {2100, 17, 20}};
 
 TEST_P(MatmulAtLevel, ProductEqualsTheReferenceToTheBit) {
   const unsigned seed = std::random_device{}();
@@ -185,6 +202,42 @@ TEST_P(MatmulAtLevel, WeightGradientDoesNotDependOnMicroBatches) {
       row += segment;
     }
     EXPECT_SAME_BITS(whole, parts);
+  }
+}
+
+TEST_P(MatmulAtLevel, BothGradientsAtOnceAndOfComputedRowsHaveTheSameBits) {
+  std::mt19937 random(10);
+  ThreadPool pool(2);
+  const std::vector<std::int64_t> segments{5, 64, 33, 1, 40, 2000};
+  const std::int64_t m = 2143, out = 70, in = 50;
+  const auto weights = random_floats(random, out * in, 0.1F);
+  const auto dy = random_floats(random, m * out), x = random_floats(random, m * in);
+  const auto rows_of = [](const std::vector<float>& v, std::int64_t columns) {
+    return Rows{nullptr, 0, [&v, columns](std::int64_t begin, std::int64_t end, float* buffer) {
+                  std::copy(v.begin() + begin * columns, v.begin() + end * columns, buffer);
+                  return static_cast<const float*>(buffer);
+                }};
+  };
+  for (Compute compute : {Compute::kF32, Compute::kBF16}) {
+    const auto w = pack_matrix({view_of(weights, out, in)}, compute, pool);
+    const auto transposed = pack_transposed({view_of(weights, out, in)}, compute, pool);
+    ASSERT_TRUE(w && transposed);
+    std::vector<float> dw(out * in, 0.5F), dx(m * in), y(m * out);
+    matmul_dw(compute, {out, in}, segments, dy.data(), out, x.data(), in, dw.data(), in, pool);
+    matmul_dx(*transposed, dy.data(), m, out, dx.data(), in, false, pool);
+    matmul(*w, x.data(), m, in, nullptr, y.data(), out, pool);
+    for (const bool computed : {false, true}) {
+      const Rows from_dy = computed ? rows_of(dy, out) : Rows{dy.data(), out, nullptr};
+      const Rows from_x = computed ? rows_of(x, in) : Rows{x.data(), in, nullptr};
+      std::vector<float> dw2(out * in, 0.5F), dx2(m * in), dx3(m * in), y2(m * out);
+      matmul_backward(*transposed, segments, from_dy, from_x, dw2.data(), dx2.data(), pool);
+      matmul_backward(*transposed, segments, from_dy, from_x, nullptr, dx3.data(), pool);
+      matmul(*w, from_x, m, nullptr, y2.data(), out, pool);
+      EXPECT_SAME_BITS(dw, dw2);
+      EXPECT_SAME_BITS(dx, dx2);
+      EXPECT_SAME_BITS(dx, dx3);
+      EXPECT_SAME_BITS(y, y2);
+    }
   }
 }
 

@@ -112,9 +112,48 @@ TEST_F(AutogradReference, Selection) {
   expect_same({add_select(run_, x, delta)}, {composed::select(batch_, x + delta)}, {x, delta}, {});
 }
 
+TEST_F(AutogradReference, NormAndLinear) {
+  for (const bool layer_norm : {false, true}) {
+    const at::Tensor x = input(54, 40), delta = input(54, 40);
+    Vector norm = vector(40, 1), norm_bias, bias = vector(33, 0);
+    if (layer_norm) norm_bias = vector(40, 0);
+    Matrix w = matrix(33, 40);
+    const auto [sum, y] = norm_linear(run_, x, delta, {&norm, &norm_bias, 1e-5F}, w, bias);
+    const at::Tensor reference = x + delta;
+    std::vector<std::pair<at::Tensor, at::Tensor>> parameters = {
+        {norm.value, norm.grad}, {w.value, w.grad}, {bias.value, bias.grad}};
+    if (layer_norm) parameters.emplace_back(norm_bias.value, norm_bias.grad);
+    expect_same(
+        {sum, y},
+        {reference, composed::linear(composed::norm(reference, norm, norm_bias, 1e-5F), w, bias)},
+        {x, delta}, parameters);
+  }
+}
+
+TEST_F(AutogradReference, GatedMlpWithAndWithoutBiases) {
+  for (const bool biased : {false, true}) {
+    const at::Tensor x = input(54, 40), delta = input(54, 40);
+    Vector norm = vector(40, 1), none, up_bias, down_bias;
+    Matrix gate_up = matrix(2 * 70, 40), down = matrix(40, 70);
+    std::vector<std::pair<at::Tensor, at::Tensor>> parameters = {
+        {norm.value, norm.grad}, {gate_up.value, gate_up.grad}, {down.value, down.grad}};
+    if (biased) {
+      up_bias = vector(2 * 70, 0);
+      down_bias = vector(40, 0);
+      parameters.emplace_back(up_bias.value, up_bias.grad);
+      parameters.emplace_back(down_bias.value, down_bias.grad);
+    }
+    const auto [sum, y] =
+        gated_mlp(run_, x, delta, {&norm, &none, 1e-5F}, {&gate_up, &down, &up_bias, &down_bias});
+    const at::Tensor reference = x + delta;
+    const at::Tensor up =
+        composed::linear(composed::norm(reference, norm, none, 1e-5F), gate_up, up_bias);
+    expect_same({sum, y}, {reference, composed::linear(composed::gated_silu(up), down, down_bias)},
+                {x, delta}, parameters);
+  }
+}
+
 TEST_F(AutogradReference, Activations) {
-  const at::Tensor x = input(54, 70);
-  expect_same({gated_silu(run_, x)}, {composed::gated_silu(x)}, {x}, {});
   for (const bool tanh_form : {true, false}) {
     const at::Tensor y = input(54, 70);
     expect_same({gelu(run_, y, tanh_form)}, {composed::gelu(y, tanh_form)}, {y}, {});

@@ -20,8 +20,8 @@ struct Panel {
 
 struct Product {
   const PackedMatrix::Data* w;
-  const float* x;
-  std::int64_t m, ldx;
+  Rows x;
+  std::int64_t m;
   const float* bias;
   bool accumulate;
   float* y;
@@ -68,7 +68,7 @@ void product_f32(const Product& p, ThreadPool& pool) {
     const std::int64_t columns =
         std::min(panel.part->rows - panel.first * kStrip, panel.strips * kStrip);
     row_kernels().product_f32(reinterpret_cast<const float*>(p.w->strip(*panel.part, panel.first)),
-                              k, panel.strips, columns, p.x + row * p.ldx, rows, p.ldx,
+                              k, panel.strips, columns, p.x.data + row * p.x.ld, rows, p.x.ld,
                               p.bias == nullptr ? nullptr : p.bias + column, p.accumulate,
                               p.y + row * p.ldy + column, p.ldy);
   });
@@ -107,18 +107,31 @@ constexpr std::int64_t kSlab = 1024;
 // A row block of 64 chunks or fewer is multiplied in one go.
 constexpr std::int64_t kDeepChunks = 64, kDepth = 16;
 
-void product_bf16(const Product& p, ThreadPool& pool) {
-  const Bf16Kernels& kernels = bf16_kernels();
-  const std::int64_t k = p.w->in, chunks = (k + kChunk - 1) / kChunk;
+// Rounds rows [begin, end) of x into the layout of Bf16Kernels::convert, in which row
+// `origin` is the first. Computed rows come 16 at a time, so that they stay in the caches.
+void convert_rows(const Rows& x, std::int64_t k, std::int64_t begin, std::int64_t end,
+                  std::int64_t origin, std::uint16_t* to) {
+  const std::int64_t stride = (k + kChunk - 1) / kChunk * kTileElements;
   thread_local Scratch scratch;
-  const std::int64_t blocks = (std::min(p.m, kSlab) + 15) / 16;
-  auto* x = scratch.get<std::uint16_t>(static_cast<std::size_t>(blocks * chunks * kTileElements));
-  const bool quantised = is_quantised(p.w->parts[0].layout), few = p.m <= 64;
-  if (quantised && few && kernels.product_few != nullptr) {
-    kernels.convert(p.x, p.ldx, k, 0, p.m, x);
-    product_few(p, x, pool);
-    return;
+  for (std::int64_t at = begin; at < end;) {
+    const std::int64_t row = at - origin, first = row % 16, next = std::min(at - first + 16, end);
+    const float* rows = x.data + at * x.ld;
+    std::int64_t ld = x.ld;
+    if (x.fill) {
+      ld = k;
+      rows = x.fill(at, next, scratch.get<float>(static_cast<std::size_t>(16 * k)) + first * k);
+    }
+    bf16_kernels().convert(rows - first * ld, ld, k, first, first + next - at,
+                           to + row / 16 * stride);
+    at = next;
   }
+}
+
+// y of rows x rounded and laid out by convert_rows (p.x is not read).
+void multiply_rounded(const Product& p, const std::uint16_t* x, ThreadPool& pool) {
+  const Bf16Kernels& kernels = bf16_kernels();
+  const std::int64_t chunks = (p.w->in + kChunk - 1) / kChunk;
+  const bool quantised = is_quantised(p.w->parts[0].layout), few = p.m <= 64;
   // Many columns are taken in blocks, so that a panel of several strips and its rows of x
   // stay in the second-level cache; the sums wait in y meanwhile.
   const bool deep = !few && !quantised && chunks > kDeepChunks;
@@ -127,53 +140,66 @@ void product_bf16(const Product& p, ThreadPool& pool) {
   std::int64_t panel_bytes = few || quantised ? 0 : std::int64_t{512} << 10;
   if (deep) panel_bytes = panel_bytes / depth * chunks;
   const std::vector<Panel> panels = panels_of(*p.w, 4, panel_bytes);
+  const std::int64_t run_rows = quantised ? p.m : p.m < 512 ? 64 : 256;
+  run_units(p, panels, run_rows, pool,
+            [&](const Panel& panel, std::int64_t row, std::int64_t rows) {
+              const Part& part = *panel.part;
+              const std::int64_t column = part.first_row + panel.first * kStrip;
+              Bf16Block block;
+              if (quantised) {
+                thread_local Scratch unpacked;
+                block.strip_stride = chunks * kTileElements;
+                auto* w = unpacked.get<std::uint16_t>(
+                    static_cast<std::size_t>(panel.strips * block.strip_stride));
+                for (std::int64_t i = 0; i < panel.strips; ++i) {
+                  kernels.dequantize(quant_format(part.dtype), p.w->strip(part, panel.first + i),
+                                     chunks, w + i * block.strip_stride);
+                }
+                block.w = w;
+              } else {
+                block.w = reinterpret_cast<const std::uint16_t*>(p.w->strip(part, panel.first));
+                block.strip_stride = part.strip_bytes / 2;
+              }
+              block.strips = panel.strips;
+              block.columns = std::min(part.rows - panel.first * kStrip, panel.strips * kStrip);
+              block.x_stride = chunks * kTileElements;
+              block.row = row;
+              block.rows = rows;
+              block.y = p.y + column;
+              block.ldy = p.ldy;
+              const std::uint16_t* strips = block.w;
+              for (std::int64_t first = 0; first < chunks; first += depth) {
+                block.chunks = std::min(depth, chunks - first);
+                block.w = strips + first * kTileElements;
+                block.x = x + first * kTileElements;
+                block.accumulate = p.accumulate || first > 0;
+                const bool last = first + depth >= chunks;
+                block.bias = p.bias == nullptr || !last ? nullptr : p.bias + column;
+                kernels.product(block);
+              }
+            });
+}
+
+void product_bf16(const Product& p, ThreadPool& pool) {
+  const Bf16Kernels& kernels = bf16_kernels();
+  const std::int64_t k = p.w->in, chunks = (k + kChunk - 1) / kChunk;
+  thread_local Scratch scratch;
+  const std::int64_t blocks = (std::min(p.m, kSlab) + 15) / 16;
+  auto* x = scratch.get<std::uint16_t>(static_cast<std::size_t>(blocks * chunks * kTileElements));
+  if (is_quantised(p.w->parts[0].layout) && p.m <= 64 && kernels.product_few != nullptr) {
+    convert_rows(p.x, k, 0, p.m, 0, x);
+    product_few(p, x, pool);
+    return;
+  }
   for (std::int64_t start = 0; start < p.m; start += kSlab) {
     Product slab = p;
     slab.m = std::min(kSlab, p.m - start);
-    slab.x += start * p.ldx;
     slab.y += start * p.ldy;
     pool.parallel_for(
         (slab.m + 15) / 16, row_grain(16 * k), [&](std::int64_t begin, std::int64_t end) {
-          kernels.convert(slab.x, p.ldx, k, begin * 16, std::min(end * 16, slab.m), x);
+          convert_rows(p.x, k, start + begin * 16, start + std::min(end * 16, slab.m), start, x);
         });
-    const std::int64_t run_rows = quantised ? slab.m : slab.m < 512 ? 64 : 256;
-    run_units(slab, panels, run_rows, pool,
-              [&](const Panel& panel, std::int64_t row, std::int64_t rows) {
-                const Part& part = *panel.part;
-                const std::int64_t column = part.first_row + panel.first * kStrip;
-                Bf16Block block;
-                if (quantised) {
-                  thread_local Scratch unpacked;
-                  block.strip_stride = chunks * kTileElements;
-                  auto* w = unpacked.get<std::uint16_t>(
-                      static_cast<std::size_t>(panel.strips * block.strip_stride));
-                  for (std::int64_t i = 0; i < panel.strips; ++i) {
-                    kernels.dequantize(quant_format(part.dtype), p.w->strip(part, panel.first + i),
-                                       chunks, w + i * block.strip_stride);
-                  }
-                  block.w = w;
-                } else {
-                  block.w = reinterpret_cast<const std::uint16_t*>(p.w->strip(part, panel.first));
-                  block.strip_stride = part.strip_bytes / 2;
-                }
-                block.strips = panel.strips;
-                block.columns = std::min(part.rows - panel.first * kStrip, panel.strips * kStrip);
-                block.x_stride = chunks * kTileElements;
-                block.row = row;
-                block.rows = rows;
-                block.y = slab.y + column;
-                block.ldy = p.ldy;
-                const std::uint16_t* strips = block.w;
-                for (std::int64_t first = 0; first < chunks; first += depth) {
-                  block.chunks = std::min(depth, chunks - first);
-                  block.w = strips + first * kTileElements;
-                  block.x = x + first * kTileElements;
-                  block.accumulate = p.accumulate || first > 0;
-                  const bool last = first + depth >= chunks;
-                  block.bias = p.bias == nullptr || !last ? nullptr : p.bias + column;
-                  kernels.product(block);
-                }
-              });
+    multiply_rounded(slab, x, pool);
   }
 }
 
@@ -188,7 +214,7 @@ void product_int8(const Product& p, ThreadPool& pool) {
   auto* sums = reinterpret_cast<std::int32_t*>(scale + p.m * blocks);
   pool.parallel_for(p.m, row_grain(k), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
-      kernels.quantize(p.x + row * p.ldx, k, q + row * k, scale + row * blocks,
+      kernels.quantize(p.x.data + row * p.x.ld, k, q + row * k, scale + row * blocks,
                        sums + row * blocks * 2);
     }
   });
@@ -216,20 +242,24 @@ void check_apart(const float* x, std::int64_t ldx, std::int64_t k, const float* 
   WEFT_CHECK(apart, "the input and the result of a product overlap");
 }
 
+// All rows of x as an array, for kernels that read f32.
+Rows as_array(const Rows& x, std::int64_t rows, std::int64_t columns, std::vector<float>& buffer) {
+  if (!x.fill) return x;
+  buffer.resize(static_cast<std::size_t>(rows * columns));
+  return {x.fill(0, rows, buffer.data()), columns, nullptr};
+}
+
 void product(const Product& p, ThreadPool& pool) {
   if (p.m == 0 || p.w->out == 0) return;
-  check_apart(p.x, p.ldx, p.w->in, p.y, p.ldy, p.w->out, p.m);
-  switch (p.w->compute) {
-    case Compute::kF32:
-      product_f32(p, pool);
-      break;
-    case Compute::kBF16:
-      product_bf16(p, pool);
-      break;
-    case Compute::kInt8:
-      product_int8(p, pool);
-      break;
+  if (!p.x.fill) check_apart(p.x.data, p.x.ld, p.w->in, p.y, p.ldy, p.w->out, p.m);
+  if (p.w->compute == Compute::kBF16) {
+    product_bf16(p, pool);
+    return;
   }
+  std::vector<float> buffer;
+  Product array = p;
+  array.x = as_array(p.x, p.m, p.w->in, buffer);
+  p.w->compute == Compute::kF32 ? product_f32(array, pool) : product_int8(array, pool);
 }
 
 // f32 dw: pieces of rows of dw.
@@ -242,73 +272,176 @@ void dw_f32(GradientShape shape, std::int64_t rows, const float* dy, std::int64_
   });
 }
 
-}  // namespace
+// Both gradients of a matrix layer; dw or dx may be null.
+struct Gradients {
+  Compute compute;
+  GradientShape shape;
+  std::span<const std::int64_t> segments;
+  Rows dy, x;
+  float* dw;
+  std::int64_t lddw;
+  const PackedMatrix::Data* transposed = nullptr;
+  float* dx = nullptr;
+};
 
-void matmul(const PackedMatrix& w, const float* x, std::int64_t m, std::int64_t ldx,
-            const float* bias, float* y, std::int64_t ldy, ThreadPool& pool) {
-  product({w.data(), x, m, ldx, bias, false, y, ldy}, pool);
+// A run of at most 32 rows of one segment.
+struct Piece {
+  std::int64_t row, rows;
+};
+
+void gradients_f32(const Gradients& g, std::int64_t rows, ThreadPool& pool) {
+  std::vector<float> dy_buffer, x_buffer;
+  const Rows dy = as_array(g.dy, rows, g.shape.out, dy_buffer);
+  if (g.dw != nullptr) {
+    const Rows x = as_array(g.x, rows, g.shape.in, x_buffer);
+    dw_f32(g.shape, rows, dy.data, dy.ld, x.data, x.ld, g.dw, g.lddw, pool);
+  }
+  if (g.dx != nullptr) {
+    product({g.transposed, dy, rows, nullptr, false, g.dx, g.shape.in}, pool);
+  }
 }
 
-void matmul_dx(const PackedMatrix& transposed, const float* dy, std::int64_t m, std::int64_t lddy,
-               float* dx, std::int64_t lddx, bool accumulate, ThreadPool& pool) {
-  product({transposed.data(), dy, m, lddy, nullptr, accumulate, dx, lddx}, pool);
-}
-
-void matmul_dw(Compute compute, GradientShape shape, std::span<const std::int64_t> segments,
-               const float* dy, std::int64_t lddy, const float* x, std::int64_t ldx, float* dw,
-               std::int64_t lddw, ThreadPool& pool) {
-  WEFT_CHECK(compute != Compute::kInt8, "there is no int8 backward product");
-  std::int64_t rows = 0, chunks = 0;
-  struct Piece {
-    std::int64_t row, rows;
+// One slab of pieces: its operands are rounded once for both products.
+void gradients_bf16(const Gradients& g, std::span<const Piece> pieces, ThreadPool& pool) {
+  const Bf16Kernels& kernels = bf16_kernels();
+  const GradientShape shape = g.shape;
+  const auto count = static_cast<std::int64_t>(pieces.size()), stride = count * kTileElements;
+  const std::int64_t origin = pieces.front().row;
+  const std::int64_t rows = pieces.back().row + pieces.back().rows - origin;
+  const std::int64_t out_elements = g.dw == nullptr ? 0 : round_up(shape.out, kStrip) * kChunk;
+  const std::int64_t in_elements = g.dw == nullptr ? 0 : round_up(shape.in, kStrip) * kChunk;
+  const std::int64_t row_elements =
+      g.dx == nullptr ? 0 : round_up(rows, 16) * round_up(shape.out, kChunk);
+  thread_local Scratch scratch;
+  auto* dy_tiles = scratch.get<std::uint16_t>(
+      static_cast<std::size_t>(count * (out_elements + in_elements) + row_elements));
+  auto* x_tiles = dy_tiles + count * out_elements;
+  auto* dy_rows = x_tiles + count * in_elements;
+  const auto round_piece = [&](std::int64_t i) {
+    thread_local Scratch computed;
+    const Piece piece = pieces[static_cast<std::size_t>(i)];
+    const auto take = [&](const Rows& from, std::int64_t columns) -> Rows {
+      if (!from.fill) return {from.data + piece.row * from.ld, from.ld, nullptr};
+      // 16 rows in front: convert_rows counts from the border of a block.
+      auto* buffer = computed.get<float>(static_cast<std::size_t>((16 + kChunk) * columns));
+      buffer += 16 * columns;
+      return {from.fill(piece.row, piece.row + piece.rows, buffer), columns, nullptr};
+    };
+    const Rows dy = take(g.dy, shape.out);
+    if (g.dx != nullptr) {
+      convert_rows(dy, shape.out, 0, piece.rows, origin - piece.row, dy_rows);
+    }
+    if (g.dw == nullptr) return;
+    kernels.convert_gradient(dy.data, dy.ld, piece.rows, shape.out, true,
+                             dy_tiles + i * kTileElements, stride);
+    const Rows x = take(g.x, shape.in);
+    kernels.convert_gradient(x.data, x.ld, piece.rows, shape.in, false, x_tiles + i * kTileElements,
+                             stride);
   };
+  pool.parallel_for(count, row_grain(kChunk * (shape.out + shape.in)),
+                    [&](std::int64_t begin, std::int64_t end) {
+                      for (std::int64_t i = begin; i < end; ++i) round_piece(i);
+                    });
+  if (g.dw != nullptr) {
+    // A block of dw stays in the second-level cache (2 MiB) over all rows, beside the
+    // operands of `depth` chunks of them: dw is read and written once.
+    constexpr std::int64_t kBudget = std::int64_t{640} << 10;
+    const std::int64_t height =
+        std::clamp<std::int64_t>(kBudget / (shape.in * 4) / 32 * 32, 32, 512);
+    const std::int64_t depth = std::clamp<std::int64_t>(kBudget / (shape.in * 64), 4, 16);
+    const std::int64_t pairs = (shape.out + 31) / 32;
+    const std::int64_t grain =
+        std::max<std::int64_t>((std::int64_t{1} << 17) / (count * kChunk * shape.in * 32), 1);
+    pool.parallel_for(pairs, grain, [&](std::int64_t begin, std::int64_t end) {
+      const std::int64_t last = std::min(end * 32, shape.out);
+      for (std::int64_t block = begin * 32; block < last; block += height) {
+        for (std::int64_t first = 0; first < count; first += depth) {
+          kernels.gradient({dy_tiles + first * kTileElements, x_tiles + first * kTileElements,
+                            stride, std::min(depth, count - first), shape.out, shape.in, block,
+                            std::min(block + height, last), g.dw, g.lddw});
+        }
+      }
+    });
+  }
+  if (g.dx != nullptr) {
+    multiply_rounded({g.transposed, {}, rows, nullptr, false, g.dx + origin * shape.in, shape.in},
+                     dy_rows, pool);
+  }
+}
+
+void gradients(const Gradients& g, ThreadPool& pool) {
+  WEFT_CHECK(g.compute != Compute::kInt8, "there is no int8 backward product");
+  std::int64_t rows = 0;
   std::vector<Piece> pieces;
-  for (std::int64_t segment : segments) {
+  for (std::int64_t segment : g.segments) {
     for (std::int64_t at = 0; at < segment; at += kChunk) {
       pieces.push_back({rows + at, std::min(kChunk, segment - at)});
     }
     rows += segment;
   }
-  chunks = std::ssize(pieces);
-  if (rows == 0 || shape.out == 0 || shape.in == 0) return;
-  WEFT_CHECK(lddy >= shape.out && ldx >= shape.in && lddw >= shape.in,
-             "strides {}, {}, {} of a [{}, {}] gradient", lddy, ldx, lddw, shape.out, shape.in);
-  if (compute == Compute::kF32) {
-    dw_f32(shape, rows, dy, lddy, x, ldx, dw, lddw, pool);
+  if (rows == 0 || g.shape.out == 0 || g.shape.in == 0) return;
+  WEFT_CHECK((g.dy.fill || g.dy.ld >= g.shape.out) && (g.x.fill || g.x.ld >= g.shape.in) &&
+                 (g.dw == nullptr || g.lddw >= g.shape.in),
+             "strides {}, {}, {} of a [{}, {}] gradient", g.dy.ld, g.x.ld, g.lddw, g.shape.out,
+             g.shape.in);
+  if (g.compute == Compute::kF32) {
+    gradients_f32(g, rows, pool);
     return;
   }
-  const Bf16Kernels& kernels = bf16_kernels();
-  const std::int64_t out_elements = round_up(shape.out, kStrip) * kChunk;
-  const std::int64_t in_elements = round_up(shape.in, kStrip) * kChunk;
-  // Slabs of up to 2,048 rows, so that dw is read and written once for that many; the
-  // operands of one take 256 MiB at most.
+  // Slabs of up to 2,048 rows, so that dw is read and written once for that many; their
+  // rounded operands take 256 MiB at most.
   constexpr std::int64_t kSlabBytes = std::int64_t{256} << 20;
-  const std::int64_t fit = kSlabBytes / (2 * (out_elements + in_elements));
-  const std::int64_t slab = std::min(std::clamp<std::int64_t>(fit, 16, 64), chunks);
-  thread_local Scratch scratch;
-  auto* dy_tiles =
-      scratch.get<std::uint16_t>(static_cast<std::size_t>(slab * (out_elements + in_elements)));
-  for (std::int64_t start = 0; start < chunks; start += slab) {
-    const std::int64_t count = std::min(slab, chunks - start), stride = count * kTileElements;
-    auto* x_tiles = dy_tiles + count * out_elements;
-    pool.parallel_for(
-        count, row_grain(out_elements + in_elements), [&](std::int64_t begin, std::int64_t end) {
-          for (std::int64_t i = begin; i < end; ++i) {
-            const Piece& piece = pieces[static_cast<std::size_t>(start + i)];
-            kernels.convert_gradient(dy + piece.row * lddy, lddy, piece.rows, shape.out, true,
-                                     dy_tiles + i * kTileElements, stride);
-            kernels.convert_gradient(x + piece.row * ldx, ldx, piece.rows, shape.in, false,
-                                     x_tiles + i * kTileElements, stride);
-          }
-        });
-    const std::int64_t pairs = (shape.out + 31) / 32;
-    const std::int64_t grain =
-        std::max<std::int64_t>((std::int64_t{1} << 17) / (count * kChunk * shape.in * 32), 1);
-    pool.parallel_for(pairs, grain, [&](std::int64_t begin, std::int64_t end) {
-      kernels.gradient({dy_tiles, x_tiles, stride, count, shape.out, shape.in, begin * 32,
-                        std::min(end * 32, shape.out), dw, lddw});
-    });
+  const std::int64_t piece_bytes = 2 * kChunk * (2 * g.shape.out + g.shape.in);
+  const auto slab =
+      static_cast<std::size_t>(std::clamp<std::int64_t>(kSlabBytes / piece_bytes, 16, 64));
+  const std::span<const Piece> all = pieces;
+  for (std::size_t start = 0; start < all.size(); start += slab) {
+    gradients_bf16(g, all.subspan(start, std::min(slab, all.size() - start)), pool);
   }
+}
+
+}  // namespace
+
+void matmul(const PackedMatrix& w, const float* x, std::int64_t m, std::int64_t ldx,
+            const float* bias, float* y, std::int64_t ldy, ThreadPool& pool) {
+  product({w.data(), {x, ldx, nullptr}, m, bias, false, y, ldy}, pool);
+}
+
+void matmul(const PackedMatrix& w, const Rows& x, std::int64_t m, const float* bias, float* y,
+            std::int64_t ldy, ThreadPool& pool) {
+  product({w.data(), x, m, bias, false, y, ldy}, pool);
+}
+
+void matmul_dx(const PackedMatrix& transposed, const float* dy, std::int64_t m, std::int64_t lddy,
+               float* dx, std::int64_t lddx, bool accumulate, ThreadPool& pool) {
+  product({transposed.data(), {dy, lddy, nullptr}, m, nullptr, accumulate, dx, lddx}, pool);
+}
+
+void matmul_dw(Compute compute, GradientShape shape, std::span<const std::int64_t> segments,
+               const float* dy, std::int64_t lddy, const float* x, std::int64_t ldx, float* dw,
+               std::int64_t lddw, ThreadPool& pool) {
+  gradients({.compute = compute,
+             .shape = shape,
+             .segments = segments,
+             .dy = {dy, lddy, nullptr},
+             .x = {x, ldx, nullptr},
+             .dw = dw,
+             .lddw = lddw},
+            pool);
+}
+
+void matmul_backward(const PackedMatrix& transposed, std::span<const std::int64_t> segments,
+                     const Rows& dy, const Rows& x, float* dw, float* dx, ThreadPool& pool) {
+  gradients({.compute = transposed.compute(),
+             .shape = {.out = transposed.in(), .in = transposed.out()},
+             .segments = segments,
+             .dy = dy,
+             .x = x,
+             .dw = dw,
+             .lddw = transposed.out(),
+             .transposed = transposed.data(),
+             .dx = dx},
+            pool);
 }
 
 }  // namespace weft::nn

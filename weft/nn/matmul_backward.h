@@ -13,6 +13,7 @@
 #include "weft/base/tensor_view.h"
 #include "weft/base/thread_pool.h"
 #include "weft/nn/matmul.h"
+#include "weft/nn/rows.h"
 
 namespace weft::nn {
 
@@ -42,6 +43,12 @@ void matmul_dw(Compute compute, GradientShape shape, std::span<const std::int64_
 void matmul_dw_reference(Compute compute, GradientShape shape,
                          std::span<const std::int64_t> segments, const float* dy, std::int64_t lddy,
                          const float* x, std::int64_t ldx, float* dw, std::int64_t lddw);
+
+// Both at once, dw[out, in] += dy^T x (null: frozen) and dx[rows, in] = dy w: the bits of
+// matmul_dw and matmul_dx, but dy is read, or computed, and rounded only once.
+// `transposed` is what matmul_dx takes.
+void matmul_backward(const PackedMatrix& transposed, std::span<const std::int64_t> segments,
+                     const Rows& dy, const Rows& x, float* dw, float* dx, ThreadPool& pool);
 
 // Overwrites packs of the same stack (kF32 or kBF16, packed from plain types) with
 // new values from f32 masters, in one pass over them; either pack may be empty.

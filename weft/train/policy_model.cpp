@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "weft/base/rng.h"
+#include "weft/base/normals.h"
 #include "weft/nn/autograd/transformer.h"
 #include "weft/nn/matmul_backward.h"
 #include "weft/train/pack_sequences.h"
@@ -222,10 +222,10 @@ void PolicyModel::Impl::initialize(std::uint64_t seed) {
     const std::int64_t columns = entry.shape[1];
     pool.parallel_for(entry.shape[0], 64, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
-        Rng rng(seed, RngUse::kInit, index, static_cast<std::uint32_t>(row));
-        for (std::int64_t c = 0; c < columns; ++c) {
-          values[static_cast<std::size_t>(row * columns + c)] = scale * rng.next_normal();
-        }
+        const auto part = values.subspan(static_cast<std::size_t>(row * columns),
+                                         static_cast<std::size_t>(columns));
+        fill_normals(Rng(seed, RngUse::kInit, index, static_cast<std::uint32_t>(row)), part);
+        for (float& value : part) value *= scale;
       }
     });
   }

@@ -227,22 +227,25 @@ struct LogProbFunction : Function<LogProbFunction> {
     const at::Tensor dentropy = s.wants_entropy ? or_zero(1) : at::Tensor();
     at::Tensor dstates = s.run->buffers->empty({targets, hidden});
     for (const Chunk& chunk : s.chunks) {
-      const std::int64_t rows = chunk.end - chunk.begin;
       const at::Tensor logits = s.logits.defined() ? s.logits : chunk_logits(s, chunk);
       const auto part = [&](const at::Tensor& t) {
         return t.defined() ? data(t) + chunk.begin : nullptr;
       };
-      log_prob_backward(mutable_data(logits), part(s.lse),
-                        s.run->batch.target_tokens.data() + chunk.begin, part(dlogprob),
-                        part(s.entropy), part(dentropy), rows, vocab, s.temperature, s.run->pool);
-      if (s.head->grad.defined()) {
-        matmul_dw(s.head->packed.compute(), {.out = vocab, .in = hidden}, chunk.units, data(logits),
-                  vocab, data(s.states) + chunk.begin * hidden, hidden, mutable_data(s.head->grad),
-                  hidden, s.run->pool);
-      }
-      matmul_dx(s.head->transposed, data(logits), rows, vocab,
-                mutable_data(dstates) + chunk.begin * hidden, hidden, /*accumulate=*/false,
-                s.run->pool);
+      // In place, a few rows at a time, just before they are rounded for the products.
+      const Rows dlogits{
+          nullptr, 0, [&](std::int64_t begin, std::int64_t end, float* /*buffer*/) -> const float* {
+            const auto from = [&](const float* p) { return p == nullptr ? p : p + begin; };
+            float* block = mutable_data(logits) + begin * vocab;
+            log_prob_backward(block, from(part(s.lse)),
+                              s.run->batch.target_tokens.data() + chunk.begin + begin,
+                              from(part(dlogprob)), from(part(s.entropy)), from(part(dentropy)),
+                              end - begin, vocab, s.temperature, s.run->pool);
+            return block;
+          }};
+      matmul_backward(s.head->transposed, chunk.units, dlogits,
+                      {data(s.states) + chunk.begin * hidden, hidden, nullptr},
+                      mutable_data(s.head->grad), mutable_data(dstates) + chunk.begin * hidden,
+                      s.run->pool);
     }
     s.logits = at::Tensor();  // overwritten: a second backward must not use it
     return {dstates, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};

@@ -107,16 +107,13 @@ struct LinearFunction : Function<LinearFunction> {
     const at::Tensor x = context->get_saved_variables()[0];
     const at::Tensor dy = dense(gradients[0]);
     const std::int64_t rows = x.size(0), in = x.size(1), out = dy.size(1);
-    if (weight->grad.defined()) {
-      matmul_dw(weight->packed.compute(), {.out = out, .in = in}, run->batch.units, data(dy), out,
-                data(x), in, mutable_data(weight->grad), in, run->pool);
-    }
     if (bias->grad.defined()) {
       add_rows(data(dy), rows, out, out, mutable_data(bias->grad), run->pool);
     }
     at::Tensor dx = run->buffers->empty({rows, in});
-    matmul_dx(weight->transposed, data(dy), rows, out, mutable_data(dx), in, /*accumulate=*/false,
-              run->pool);
+    matmul_backward(weight->transposed, run->batch.units, {data(dy), out, nullptr},
+                    {data(x), in, nullptr}, mutable_data(weight->grad), mutable_data(dx),
+                    run->pool);
     return {dx, at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
@@ -207,24 +204,6 @@ struct SelectFunction : Function<SelectFunction> {
                   mutable_data(dx) + run->batch.target_rows[static_cast<std::size_t>(i)] * n);
     }
     return {dx, context->saved_data["delta"].toBool() ? dx : at::Tensor(), at::Tensor()};
-  }
-};
-
-struct GatedSiluFunction : Function<GatedSiluFunction> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& gate_up, Run* run) {
-    context->save_for_backward({gate_up});
-    keep(context, "run", run);
-    const std::int64_t n = gate_up.size(1) / 2;
-    at::Tensor y = run->buffers->empty({gate_up.size(0), n});
-    silu_mul(data(gate_up), gate_up.size(0), n, mutable_data(y), run->pool);
-    return y;
-  }
-  static variable_list backward(AutogradContext* context, variable_list gradients) {
-    auto* run = kept<Run>(context, "run");
-    const at::Tensor gate_up = context->get_saved_variables()[0], dy = dense(gradients[0]);
-    at::Tensor dx = run->buffers->empty({gate_up.size(0), gate_up.size(1)});
-    silu_mul_backward(data(gate_up), data(dy), dy.size(0), dy.size(1), mutable_data(dx), run->pool);
-    return {dx, at::Tensor()};
   }
 };
 
@@ -339,11 +318,6 @@ std::pair<at::Tensor, at::Tensor> add_norm(Run& run, const at::Tensor& x, const 
 at::Tensor add_select(Run& run, const at::Tensor& x, const at::Tensor& delta) {
   if (!x.is_cpu()) return composed::select(run.batch, delta.defined() ? x + delta : x);
   return SelectFunction::apply(x, present(delta), &run);
-}
-
-at::Tensor gated_silu(Run& run, const at::Tensor& gate_up) {
-  if (!gate_up.is_cpu()) return composed::gated_silu(gate_up);
-  return GatedSiluFunction::apply(gate_up, &run);
 }
 
 at::Tensor gelu(Run& run, const at::Tensor& x, bool tanh_form) {

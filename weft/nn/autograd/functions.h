@@ -41,8 +41,24 @@ struct AttentionConfig {
 at::Tensor attention(Run& run, const at::Tensor& qkv, const Vector& q_norm, const Vector& k_norm,
                      const AttentionConfig& config);
 
-// silu(gate) * up of rows [gate, up], or GELU.
-at::Tensor gated_silu(Run& run, const at::Tensor& gate_up);
+// Two chains whose inner results are never stored (block_functions.cpp). Pointers must
+// outlive the graph.
+struct NormParameters {
+  const Vector *weight, *bias;  // RMSNorm when `bias` has no value, LayerNorm otherwise
+  float eps;
+};
+// add_norm() and linear(): x' = x + delta and linear(norm(x')).
+std::pair<at::Tensor, at::Tensor> norm_linear(Run& run, const at::Tensor& x,
+                                              const at::Tensor& delta, const NormParameters& norm,
+                                              const Matrix& weight, const Vector& bias);
+// x' = x + delta and down(silu(gate) * up), [gate, up] = gate_up(norm(x')).
+struct GatedMlp {
+  const Matrix *gate_up = nullptr, *down = nullptr;
+  const Vector *gate_up_bias = nullptr, *down_bias = nullptr;
+};
+std::pair<at::Tensor, at::Tensor> gated_mlp(Run& run, const at::Tensor& x, const at::Tensor& delta,
+                                            const NormParameters& norm, const GatedMlp& mlp);
+
 at::Tensor gelu(Run& run, const at::Tensor& x, bool tanh_form);
 
 // Log-probabilities of the targets of the batch from the final states [targets, hidden],

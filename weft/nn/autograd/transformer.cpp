@@ -76,7 +76,7 @@ ForwardOutputs forward(Model& model, Run& run, const ForwardOptions& options) {
   const at::Tensor anchor = at::zeros({1}, at::kFloat).set_requires_grad(trains);
   at::Tensor x = embedding(run, anchor, model.embedding, model.positions,
                            trains ? &model.embedding_gradient : nullptr);
-  at::Tensor delta, normed;
+  at::Tensor delta;
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
     const Layer& layer = model.layers[i];
     AttentionConfig attention_config;
@@ -90,17 +90,24 @@ ForwardOutputs forward(Model& model, Run& run, const ForwardOptions& options) {
     attention_config.kv = &kv;
     attention_config.bf16_backward = layer.qkv.packed.compute() == Compute::kBF16;
 
-    std::tie(x, normed) =
-        add_norm(run, x, delta, layer.attention_norm, layer.attention_norm_bias, eps);
-    const at::Tensor qkv = linear(run, normed, layer.qkv, layer.qkv_bias);
+    at::Tensor qkv, up;
+    std::tie(x, qkv) =
+        norm_linear(run, x, delta, {&layer.attention_norm, &layer.attention_norm_bias, eps},
+                    layer.qkv, layer.qkv_bias);
     delta = linear(run, attention(run, qkv, layer.q_norm, layer.k_norm, attention_config), layer.o,
                    layer.o_bias);
-    std::tie(x, normed) = add_norm(run, x, delta, layer.mlp_norm, layer.mlp_norm_bias, eps);
-    const at::Tensor up = linear(run, normed, layer.gate_up, layer.gate_up_bias);
-    const at::Tensor active =
-        config.gated_mlp ? gated_silu(run, up)
-                         : gelu(run, up, config.activation == model::Activation::kGeluTanh);
-    delta = linear(run, active, layer.down, layer.down_bias);
+    const NormParameters mlp_norm{&layer.mlp_norm, &layer.mlp_norm_bias, eps};
+    if (config.gated_mlp) {
+      std::tie(x, delta) = gated_mlp(run, x, delta, mlp_norm,
+                                     {.gate_up = &layer.gate_up,
+                                      .down = &layer.down,
+                                      .gate_up_bias = &layer.gate_up_bias,
+                                      .down_bias = &layer.down_bias});
+    } else {
+      std::tie(x, up) = norm_linear(run, x, delta, mlp_norm, layer.gate_up, layer.gate_up_bias);
+      delta = linear(run, gelu(run, up, config.activation == model::Activation::kGeluTanh),
+                     layer.down, layer.down_bias);
+    }
   }
   const at::Tensor chosen = add_select(run, x, delta);
   const at::Tensor states =

@@ -253,44 +253,81 @@ struct Tile {
   std::int64_t h;
 };
 
-void tile_gradients(const AttentionGradient& g, Scratch& s, const Tile& t) {
-  alignas(64) float p[kBlock * kBlock], ds[kBlock * kBlock];
-  alignas(64) std::uint16_t p16[kBlock * kBlock], ds16[kBlock * kBlock], pairs[kBlock * kBlock];
-  const std::int64_t at = (t.h * s.rows + t.query) * s.width;
-  scores(&s.k[t.key * s.width], &s.q_by_dim[at], s.width, p);
-  scores(&s.v[t.key * s.width], &s.dout_by_dim[at], s.width, ds);
+// What lies between the products of a tile. Tiles are taken kTogether at a time, step by
+// step: a tile load waits for stores to its lines that have not left the store buffer.
+constexpr std::size_t kTogether = 3;
+struct alignas(64) Between {
+  float p[kBlock * kBlock], ds[kBlock * kBlock];
+  std::uint16_t p16[kBlock * kBlock], ds16[kBlock * kBlock], pairs[kBlock * kBlock];
+};
+
+std::int64_t offset(const Scratch& s, const Tile& t) { return (t.h * s.rows + t.query) * s.width; }
+
+void tile_scores(const Scratch& s, const Tile& t, Between& b) {
+  const std::int64_t at = offset(s, t);
+  scores(&s.k[t.key * s.width], &s.q_by_dim[at], s.width, b.p);
+  scores(&s.v[t.key * s.width], &s.dout_by_dim[at], s.width, b.ds);
+}
+
+// P and dS in bf16. kWhole: every query of the tile sees every key.
+template <bool kWhole>
+void tile_slopes(const AttentionGradient& g, const Scratch& s, const Tile& t, Between& b) {
   const Lanes scale = splat(g.scale);
   const float *lse = &s.lse[t.h * s.rows + t.query], *delta = &s.delta[t.h * s.rows + t.query];
-  for (std::int64_t key = 0; key < kBlock; ++key) {
-    __m512 weights[2], slopes[2];
-    for (int half = 0; half < 2; ++half) {
-      const std::int64_t from = key * kBlock + half * 16;
-      const __mmask16 mask =
-          key < t.keys ? visible(t.key_position + key, t.query_position + half * 16, g.window)
-                       : __mmask16{0};
-      const Lanes weight = exp(sub(mul(load(p + from), scale), load(lse + half * 16)));
-      const Lanes slope = mul(mul(weight, sub(load(ds + from), load(delta + half * 16))), scale);
-      weights[half] = _mm512_maskz_mov_ps(mask, weight.v);
-      slopes[half] = _mm512_maskz_mov_ps(mask, slope.v);
-    }
-    _mm512_store_si512(p16 + key * kBlock, (__m512i)_mm512_cvtne2ps_pbh(weights[1], weights[0]));
-    const __m512i row = (__m512i)_mm512_cvtne2ps_pbh(slopes[1], slopes[0]);
-    _mm512_store_si512(ds16 + key * kBlock, row);
-    if (key % 2 == 1) {
-      const __m512i before = _mm512_load_si512(ds16 + (key - 1) * kBlock);
+  const Lanes sums[2] = {load(lse), load(lse + 16)}, deltas[2] = {load(delta), load(delta + 16)};
+  for (std::int64_t pair = 0; pair < 16; ++pair) {
+    __m512i rows[2];
+    for (int odd = 0; odd < 2; ++odd) {
+      const std::int64_t key = 2 * pair + odd;
+      __m512 weights[2], slopes[2];
       for (int half = 0; half < 2; ++half) {
-        const auto part = [&](__m512i v) {
-          return _mm512_cvtepu16_epi32(half == 0 ? _mm512_castsi512_si256(v)
-                                                 : _mm512_extracti64x4_epi64(v, 1));
-        };
-        _mm512_store_si512(pairs + (half * 16 + key / 2) * 32,
-                           _mm512_or_si512(part(before), _mm512_slli_epi32(part(row), 16)));
+        const std::int64_t from = key * kBlock + half * 16;
+        const Lanes weight = exp(sub(mul(load(b.p + from), scale), sums[half]));
+        const Lanes slope = mul(mul(weight, sub(load(b.ds + from), deltas[half])), scale);
+        weights[half] = weight.v;
+        slopes[half] = slope.v;
+        if constexpr (!kWhole) {
+          const __mmask16 mask =
+              key < t.keys ? visible(t.key_position + key, t.query_position + half * 16, g.window)
+                           : __mmask16{0};
+          weights[half] = _mm512_maskz_mov_ps(mask, weights[half]);
+          slopes[half] = _mm512_maskz_mov_ps(mask, slopes[half]);
+        }
       }
+      _mm512_store_si512(b.p16 + key * kBlock,
+                         (__m512i)_mm512_cvtne2ps_pbh(weights[1], weights[0]));
+      rows[odd] = (__m512i)_mm512_cvtne2ps_pbh(slopes[1], slopes[0]);
+      _mm512_store_si512(b.ds16 + key * kBlock, rows[odd]);
+    }
+    for (int half = 0; half < 2; ++half) {
+      const auto part = [&](__m512i v) {
+        return _mm512_cvtepu16_epi32(half == 0 ? _mm512_castsi512_si256(v)
+                                               : _mm512_extracti64x4_epi64(v, 1));
+      };
+      _mm512_store_si512(b.pairs + (half * 16 + pair) * 32,
+                         _mm512_or_si512(part(rows[0]), _mm512_slli_epi32(part(rows[1]), 16)));
     }
   }
-  add_product(p16, &s.dout_by_row[at], s.width, &s.dv[t.key * s.width]);
-  add_product(ds16, &s.q_by_row[at], s.width, &s.dk[t.key * s.width]);
-  add_transposed(&s.k_transposed[t.key * s.width], pairs, s.width, &s.dq[at]);
+}
+
+void add_gradients(Scratch& s, const Tile& t, const Between& b) {
+  const std::int64_t at = offset(s, t);
+  add_product(b.p16, &s.dout_by_row[at], s.width, &s.dv[t.key * s.width]);
+  add_product(b.ds16, &s.q_by_row[at], s.width, &s.dk[t.key * s.width]);
+  add_transposed(&s.k_transposed[t.key * s.width], b.pairs, s.width, &s.dq[at]);
+}
+
+// Adds the gradients of the tiles, in their order.
+void tile_gradients(const AttentionGradient& g, Scratch& s, std::span<const Tile> tiles) {
+  Between between[kTogether];
+  for (std::size_t i = 0; i < tiles.size(); ++i) tile_scores(s, tiles[i], between[i]);
+  for (std::size_t i = 0; i < tiles.size(); ++i) {
+    const Tile& t = tiles[i];
+    const bool whole = t.keys == kBlock && t.query_position >= t.key_position + kBlock - 1 &&
+                       (g.window == 0 || t.query_position + kBlock - 1 < t.key_position + g.window);
+    whole ? tile_slopes<true>(g, s, t, between[i]) : tile_slopes<false>(g, s, t, between[i]);
+  }
+  for (std::size_t i = 0; i < tiles.size(); ++i) add_gradients(s, tiles[i], between[i]);
 }
 
 }  // namespace
@@ -305,6 +342,8 @@ void attention_backward_amx(const AttentionGradient& g, std::span<const Segment>
   }
   s.load(g, unit, kv_head);
   load_config(config);
+  Tile waiting[kTogether];
+  std::size_t count = 0;
   for (std::size_t ks = 0; ks < unit.size(); ++ks) {
     for (std::int64_t key = 0; key < s.places[ks].rows; key += kBlock) {
       Tile tile{.key = s.places[ks].begin + key,
@@ -323,12 +362,17 @@ void attention_backward_amx(const AttentionGradient& g, std::span<const Segment>
                 tile.query_position - g.window >= tile.key_position + tile.keys - 1) {
               continue;
             }
-            tile_gradients(g, s, tile);
+            waiting[count++] = tile;
+            if (count == kTogether) {
+              tile_gradients(g, s, waiting);
+              count = 0;
+            }
           }
         }
       }
     }
   }
+  tile_gradients(g, s, std::span(waiting, count));
   _tile_release();
   s.store(g, unit, kv_head);
 }

@@ -91,7 +91,8 @@ inline void convert_gradient_avx512(const float* x, std::int64_t ldx, std::int64
 }
 
 // 32 rows by 32 columns at a time: the transposed tiles pair rows, the forward
-// ones pair columns.
+// ones pair columns. Whole lines go past the caches: a packed model is larger than they
+// are, and is next read long after.
 inline void pack_avx512(const float* w, std::int64_t ldw, std::int64_t rows, std::int64_t columns,
                         std::uint16_t* forward, std::int64_t forward_stride,
                         std::uint16_t* transposed, std::int64_t transposed_stride) {
@@ -106,7 +107,8 @@ inline void pack_avx512(const float* w, std::int64_t ldw, std::int64_t rows, std
         }
         transpose_dwords(v);
         std::uint16_t* to = forward + strip * forward_stride + column / 32 * 512;
-        for (int i = 0; i < 16; ++i) _mm512_store_si512(to + i * 32, v[i]);
+        for (int i = 0; i < 16; ++i)
+          _mm512_stream_si512(reinterpret_cast<__m512i*>(to + i * 32), v[i]);
       }
     }
     if (transposed == nullptr) continue;
@@ -119,10 +121,12 @@ inline void pack_avx512(const float* w, std::int64_t ldw, std::int64_t rows, std
             r < rows ? _mm512_maskz_loadu_ps(mask, in + r * ldw) : _mm512_setzero_ps();
         const __m512 odd =
             r + 1 < rows ? _mm512_maskz_loadu_ps(mask, in + (r + 1) * ldw) : _mm512_setzero_ps();
-        _mm512_store_si512(to + r * 16, interleave_halves((__m512i)_mm512_cvtne2ps_pbh(odd, even)));
+        _mm512_stream_si512(reinterpret_cast<__m512i*>(to + r * 16),
+                            interleave_halves((__m512i)_mm512_cvtne2ps_pbh(odd, even)));
       }
     }
   }
+  _mm_sfence();
 }
 
 }  // namespace

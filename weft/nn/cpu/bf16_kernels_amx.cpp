@@ -297,27 +297,11 @@ void gradient_2x2(const Bf16Gradient& g, std::int64_t o, std::int64_t column) {
   }
 }
 
-// A block of dw stays in the second-level cache (2 MiB) over all rows, beside the
-// operands of `depth` chunks of them: dw is read and written once, 8 bytes an
-// element against 2 * rows operations. A pair of column tiles stays in the first
-// over the outputs of the block.
+// A pair of column tiles stays in the first-level cache over the outputs.
 void gradient_amx(const Bf16Gradient& g) {
   configure(16, 16);
-  constexpr std::int64_t kBudget = std::int64_t{640} << 10;
-  const std::int64_t height = std::clamp<std::int64_t>(kBudget / (g.in * 4) / 32 * 32, 32, 512);
-  const std::int64_t depth = std::clamp<std::int64_t>(kBudget / (g.in * 64), 4, 16);
-  for (std::int64_t block = g.out_begin; block < g.out_end; block += height) {
-    const std::int64_t end = std::min(block + height, g.out_end);
-    for (std::int64_t first = 0; first < g.chunks; first += depth) {
-      Bf16Gradient part = g;
-      part.dy += first * kTile;
-      part.x += first * kTile;
-      part.chunks = std::min(depth, g.chunks - first);
-      part.out_end = end;
-      for (std::int64_t column = 0; column < g.in; column += 32) {
-        for (std::int64_t o = block; o < end; o += 32) gradient_2x2(part, o, column);
-      }
-    }
+  for (std::int64_t column = 0; column < g.in; column += 32) {
+    for (std::int64_t o = g.out_begin; o < g.out_end; o += 32) gradient_2x2(g, o, column);
   }
   _tile_release();
 }
