@@ -158,6 +158,37 @@ TEST_F(RequestReaderTest, RagPulseHalvesAreSorted) {
   EXPECT_EQ(load(text, {.order = TimeOrder::kDrop}).tally.dropped(), 1);
 }
 
+TEST_F(RequestReaderTest, EachAnswerOfAConversationIsARequest) {
+  const std::string text = R"([
+  {"id": "x", "conversations": [{"from": "human", "value": "12345678"},
+    {"from": "gpt", "value": "a \"{[ b"}, {"from": "human", "value": "1234"},
+    {"from": "gpt", "value": "123456789012"}]},
+  {"id": "empty", "conversations": []},
+  {"messages": [{"role": "user", "content": "1234"}, {"role": "assistant", "content": "12"}]}
+])";
+  const auto loaded = load(text);
+  EXPECT_EQ(loaded.trace.format, "sharegpt");
+  EXPECT_FALSE(loaded.trace.has_times);
+  ASSERT_EQ(loaded.trace.rows.size(), 3U);
+  EXPECT_EQ(loaded.trace.rows[0].input_tokens, 2U);
+  EXPECT_EQ(loaded.trace.rows[0].output_tokens, 2U);
+  EXPECT_EQ(loaded.trace.rows[1].input_tokens, 5U);
+  EXPECT_EQ(loaded.trace.rows[1].output_tokens, 3U);
+  EXPECT_THAT(loaded.trace.sessions, ElementsAre("x", "c3"));
+  ASSERT_EQ(loaded.tally.drops().size(), 1U);
+  EXPECT_EQ(loaded.tally.drops()[0].name, "no answer in the conversation");
+  EXPECT_THAT(loaded.tally.drops()[0].lines, ElementsAre(2));
+  EXPECT_EQ(
+      load(text, {.count_tokens =
+                      [](std::string_view s) { return static_cast<std::uint32_t>(s.size()); }})
+          .trace.rows[0]
+          .input_tokens,
+      8U);
+  const auto cut = load_requests(write("cut", text.substr(0, 60)));
+  ASSERT_FALSE(cut.has_value());
+  EXPECT_THAT(cut.error().message, HasSubstr("conversation 1 is cut off"));
+}
+
 TEST_F(RequestReaderTest, MillisecondsReadAsSecondsAreNoted) {
   std::string text = "arrived_at,num_prefill_tokens,num_decode_tokens\n";
   for (int i = 0; i < 200; ++i) text += fmt::format("{},1,1\n", i * 7000);

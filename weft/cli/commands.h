@@ -26,6 +26,7 @@ void add_data_command(CLI::App& app, int& exit_code);
 void add_model_command(CLI::App& app, int& exit_code);
 void add_serve_command(CLI::App& app, int& exit_code);
 void add_trace_command(CLI::App& app, int& exit_code);
+void add_load_command(CLI::App& app, int& exit_code);
 void add_chat_template_command(CLI::App& model_command,
                                int& exit_code);  // weft model chat-template
 void add_generate_command(CLI::App& app, int& exit_code);

@@ -69,6 +69,7 @@ int main(int argc, char** argv) {
   weft::cli::add_model_command(app, exit_code);
   weft::cli::add_serve_command(app, exit_code);
   weft::cli::add_trace_command(app, exit_code);
+  weft::cli::add_load_command(app, exit_code);
   // Listed for --help only: see run_learn_module.
   for (const auto& learn : kLearnCommands) app.add_subcommand(learn.name, learn.description);
   weft::cli::add_generate_command(app, exit_code);

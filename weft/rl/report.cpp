@@ -5,49 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "weft/base/chart.h"
 #include "weft/base/file.h"
 #include "weft/base/html.h"
 #include "weft/base/json.h"
-#include "weft/rl/chart.h"
 #include "weft/rl/run_directory.h"
 
 namespace weft::rl {
 namespace {
-
-constexpr std::string_view kStyle = R"css(
-:root{color-scheme:light dark;--bg:#fbfbfa;--card:#fff;--ink:#1d1d1b;--soft:#6b6b66;--line:#e4e3df;
---c0:#2f6fde;--c1:#d9822b;--c2:#2c9a5b;--c3:#b0489f;--c4:#8a8a84;--good:#1f8a4c;--bad:#b3402f}
-@media (prefers-color-scheme:dark){:root{--bg:#161614;--card:#1f1f1c;--ink:#ecebe6;--soft:#a09f98;
---line:#35342f;--c0:#6ea0ff;--c1:#f0a253;--c2:#5cc88a;--c3:#dc84cd;--c4:#9b9a92;--good:#62cf90;--bad:#ef8573}}
-*{box-sizing:border-box}body{margin:0;background:var(--bg);color:var(--ink);
-font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
-main{max-width:1180px;margin:0 auto;padding:32px 20px 60px}h1{font-size:26px;margin:0 0 2px}
-h2{font-size:18px;margin:38px 0 12px}.lead{color:var(--soft);margin:0 0 22px}
-.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:12px}
-.tile,figure,table{background:var(--card);border:1px solid var(--line);border-radius:10px}
-.tile{padding:12px 14px}.tile b{display:block;font-size:22px;font-variant-numeric:tabular-nums}
-.tile span{color:var(--soft);font-size:13px}.tile em{font-style:normal;color:var(--soft);font-size:15px;font-weight:400}
-.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(430px,1fr));gap:14px}
-@media (max-width:520px){.charts{grid-template-columns:1fr}}
-figure{margin:0;padding:12px 14px 6px}figcaption{font-size:14px;display:flex;flex-wrap:wrap;gap:2px 10px;align-items:baseline}
-.unit,.legend{color:var(--soft);font-size:12.5px}.legend{margin-left:auto}.key{margin-left:12px;white-space:nowrap}
-.key b{font-weight:600;color:var(--ink);font-variant-numeric:tabular-nums}
-.key i{display:inline-block;width:9px;height:9px;border-radius:2px;margin-right:5px}
-svg{display:block;width:100%;height:auto}.grid{stroke:var(--line)}.tick{font-size:10.5px;fill:var(--soft)}
-.line{fill:none;stroke-width:1.8;stroke-linejoin:round}.thin{fill:none;stroke-width:1;opacity:.45}.area{opacity:.75}
-path.c0{stroke:var(--c0)}path.c1{stroke:var(--c1)}path.c2{stroke:var(--c2)}path.c3{stroke:var(--c3)}path.c4{stroke:var(--c4)}
-.area.c0,circle.c0,i.c0{fill:var(--c0);background:var(--c0)}.area.c1,circle.c1,i.c1{fill:var(--c1);background:var(--c1)}
-.area.c2,circle.c2,i.c2{fill:var(--c2);background:var(--c2)}.area.c3,circle.c3,i.c3{fill:var(--c3);background:var(--c3)}
-.area.c4,circle.c4,i.c4{fill:var(--c4);background:var(--c4)}.area{stroke:none!important}
-table{border-collapse:separate;border-spacing:0;width:100%;overflow:hidden;font-size:14px}
-th{text-align:left;color:var(--soft);font-weight:500}th,td{padding:7px 12px;border-top:1px solid var(--line);vertical-align:top}
-tr:first-child th,tr:first-child td{border-top:0}td.text{white-space:pre-wrap;overflow-wrap:anywhere}
-.good{color:var(--good)}.bad{color:var(--bad)}.num{font-variant-numeric:tabular-nums;white-space:nowrap}
-.pair{display:grid;grid-template-columns:repeat(auto-fit,minmax(430px,1fr));gap:14px}
-details summary{cursor:pointer;color:var(--soft)}code{font:13px ui-monospace,SFMono-Regular,Menlo,monospace}
-.warn{border-left:4px solid var(--c1);padding:6px 12px;background:var(--card);margin:10px 0}
-footer{color:var(--soft);font-size:13px;margin-top:40px}
-)css";
 
 double number(const Json& line, const char* key) {
   const auto it = line.find(key);
@@ -229,7 +194,7 @@ Status write_report(const std::filesystem::path& run) {
       "<h1>{} on {}</h1><p class=lead>Post-training by reinforcement learning, {} · seed {} · {} "
       "prompts × {} "
       "replies a step · learning rate {} · {}</p>",
-      escape_html(config.value("task", "")), escape_html(config.value("algo", "")), kStyle,
+      escape_html(config.value("task", "")), escape_html(config.value("algo", "")), page_style(),
       escape_html(model.empty() ? "A small transformer" : model),
       escape_html(config.value("task", "")), escape_html(config.value("algo", "")),
       dump_json(config.value("seed", Json(0))), dump_json(config.value("prompts", Json(0))),

@@ -14,6 +14,8 @@ namespace {
 
 // A shape beyond this means a clock or a constant, not a Gamma or Weibull.
 constexpr double kMaxShape = 100;
+// Of expectation-maximisation, which creeps near its end: by then the third digit stands.
+constexpr int kMaxIterations = 300;
 
 struct Moments {
   double n = 0, mean = 0, variance = 0;
@@ -147,7 +149,7 @@ std::optional<Distribution> fit_hyperexponential(std::span<const double> values,
     mean[c] = std::max(floor_mean, moments_of(std::span(x).subspan(begin, end - begin)).mean);
   }
   double last = -INFINITY;
-  for (int iteration = 0; iteration < 2000; ++iteration) {
+  for (int iteration = 0; iteration < kMaxIterations; ++iteration) {
     std::array<double, 3> sum{}, sum_x{};
     double likelihood = 0;
     for (const double v : x) {
@@ -168,7 +170,7 @@ std::optional<Distribution> fit_hyperexponential(std::span<const double> values,
       weight[c] = sum[c] / static_cast<double>(x.size());
       if (sum[c] > 1e-9) mean[c] = std::max(floor_mean, sum_x[c] / sum[c]);
     }
-    if (likelihood - last < 1e-9 * std::abs(likelihood)) break;
+    if (likelihood - last < 1e-7 * std::abs(likelihood)) break;
     last = likelihood;
   }
   Distribution out{.family = Family::kHyperexponential, .table = {}};

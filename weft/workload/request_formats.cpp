@@ -1,6 +1,7 @@
 // The request traces that Weft reads, and how each is told from the others.
 #include <array>
 
+#include "weft/workload/field_text.h"
 #include "weft/workload/trace_format.h"
 
 namespace weft::workload {
@@ -10,6 +11,18 @@ using Names = std::string_view;
 
 bool is_weft(const TraceHead& head) {
   return !head.lines.empty() && head.lines.front().starts_with("#weft-requests ");
+}
+bool is_servegen(const TraceHead& head) {
+  return head.is_directory && std::filesystem::exists(head.path / "chunk-0-trace.csv");
+}
+bool is_sharegpt(const TraceHead& head) {
+  if (head.is_directory || head.lines.empty()) return false;
+  std::string text;
+  for (const auto& line : head.lines) text += line;
+  const std::string_view start = trimmed(text);
+  return (start.starts_with('[') || start.starts_with('{')) &&
+         (text.find("\"conversations\"") != std::string::npos ||
+          text.find("\"messages\"") != std::string::npos);
 }
 bool is_burstgpt(const TraceHead& head) {
   return has_columns(head, std::array<Names, 3>{"Timestamp", "Request tokens", "Response tokens"});
@@ -47,6 +60,8 @@ constexpr TraceFormat kFormats[] = {
     {"bailian", TraceKind::kRequest, "Qwen-Bailian (JSON lines, 16-token blocks)", is_bailian},
     {"ragpulse", TraceKind::kRequest, "RAGPulse (JSON lines, typed block ids)", is_ragpulse},
     {"mooncake", TraceKind::kRequest, "Mooncake (JSON lines, 512-token blocks)", is_mooncake},
+    {"servegen", TraceKind::kRequest, "ServeGen's clients (a folder; info and gen)", is_servegen},
+    {"sharegpt", TraceKind::kRequest, "conversations as text (JSON; no times)", is_sharegpt},
     {"tracelab", TraceKind::kRequest, "rounds of agent sessions (JSON lines)", is_tracelab},
 };
 

@@ -1,4 +1,5 @@
-// JSON request traces, one object a line: Mooncake, Qwen-Bailian, RAGPulse, TraceLab.
+// JSON request traces, one object a line: Mooncake, Qwen-Bailian, RAGPulse, TraceLab, and
+// the rows that conversations are turned into.
 #include <simdjson.h>
 
 #include <algorithm>
@@ -94,10 +95,17 @@ class JsonlParser final : public RequestParser {
   JsonlParser(std::string_view format, const RequestReadOptions& options)
       : format_(format), options_(options) {}
 
-  Result<bool> begin(std::string_view, RequestTrace& facts, RowTally&) override {
+  Result<bool> begin(std::string_view, RequestTrace& facts, RowTally& tally) override {
     if (format_ == "mooncake") facts.block_tokens = 512;
     if (format_ == "bailian") facts.block_tokens = 16;
     if (options_.block_tokens != 0) facts.block_tokens = options_.block_tokens;
+    if (format_ == "sharegpt") {
+      facts.has_times = false;
+      if (!options_.count_tokens) {
+        tally.note(
+            "tokens are estimated as bytes / 4; give a tokenizer (--tokenizer) for exact ones");
+      }
+    }
     return false;
   }
 
@@ -112,6 +120,9 @@ class JsonlParser final : public RequestParser {
     row.failed = false;
     row.elapsed_s = -1;
     if (format_ == "tracelab") return parse_tracelab(json, row);
+    if (std::string_view problem; json["problem"].get(problem) == simdjson::SUCCESS) {
+      return {.reason = std::string(problem)};
+    }
     const std::int64_t units = format_ == "mooncake" ? 1000 : 1;
     if (auto bad = read_time(json, "timestamp", units, row.time_ns); bad.bad()) return bad;
     if (auto bad = read_count(json, "input_length", row.input_tokens); bad.bad()) return bad;
@@ -158,7 +169,8 @@ class JsonlParser final : public RequestParser {
 
 std::unique_ptr<RequestParser> make_jsonl_parser(std::string_view format, std::string_view,
                                                  const RequestReadOptions& options) {
-  if (format == "mooncake" || format == "bailian" || format == "ragpulse" || format == "tracelab") {
+  if (format == "mooncake" || format == "bailian" || format == "ragpulse" || format == "tracelab" ||
+      format == "sharegpt") {
     return std::make_unique<JsonlParser>(format, options);
   }
   return nullptr;

@@ -4,6 +4,7 @@
 #include <limits>
 #include <unordered_map>
 
+#include "weft/workload/conversation_source.h"
 #include "weft/workload/line_source.h"
 #include "weft/workload/request_parser.h"
 
@@ -34,6 +35,7 @@ struct RequestReader::State {
   State(LineSource source, const TraceFormat& format) : source(std::move(source)), format(format) {}
 
   LineSource source;
+  std::optional<ConversationSource> conversations;  // instead of lines
   const TraceFormat& format;
   RequestReadOptions options;
   std::unique_ptr<RequestParser> parser;
@@ -52,6 +54,7 @@ struct RequestReader::State {
       line = pending;
       return true;
     }
+    if (conversations) return conversations->next(line);
     WEFT_ASSIGN(const bool more, source.next(line));
     if (more && options.progress && source.line_number() % kProgressRows == 0) {
       options.progress(source.bytes_read(), source.file_bytes());
@@ -59,9 +62,13 @@ struct RequestReader::State {
     return more;
   }
 
+  std::int64_t place() const {
+    return conversations ? conversations->element() : source.line_number();
+  }
   Error at_line(const std::string& what) const {
     return {ErrorCode::kCorrupt,
-            fmt::format("{}: line {}: {}", source.name(), source.line_number(), what)};
+            fmt::format("{}: {} {}: {}", source.name(), conversations ? "conversation" : "line",
+                        place(), what)};
   }
 
   std::int32_t session_of(const ParsedRequest& row) {
@@ -113,7 +120,7 @@ struct RequestReader::State {
       }
       if (!problem.reason.empty()) {
         if (options.strict) return std::unexpected(at_line(problem.reason + " (strict reading)"));
-        tally.drop(problem.reason, source.line_number());
+        tally.drop(problem.reason, place());
         continue;
       }
       if (format.name == "azure" || format.name == "tracelab") {
@@ -173,6 +180,13 @@ Result<RequestReader> RequestReader::open(const std::filesystem::path& path,
     return fail(ErrorCode::kInvalidArgument, "{} is a trace of jobs ({}), not of requests",
                 path.string(), format->name);
   }
+  if (format->name == "servegen") {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        "{} holds models of clients, not requests: draw requests from them with `weft trace "
+        "gen --clients {} -o FILE`",
+        path.string(), path.string());
+  }
   WEFT_ASSIGN(LineSource source, LineSource::open(path));
   auto state = std::make_unique<State>(std::move(source), *format);
   state->options = std::move(options);
@@ -188,6 +202,11 @@ Result<RequestReader> RequestReader::open(const std::filesystem::path& path,
   WEFT_CHECK(state->parser != nullptr, "no parser for {}", format->name);
   state->facts.name = path.string();
   state->facts.format = format->name;
+  if (format->name == "sharegpt") {
+    WEFT_ASSIGN(state->conversations, ConversationSource::open(path, state->options.count_tokens));
+    WEFT_TRY(state->parser->begin("", state->facts, state->tally));
+    return RequestReader(std::move(state));
+  }
   WEFT_ASSIGN(const bool more, state->source.next(state->pending));
   if (more) {
     WEFT_ASSIGN(const bool header,

@@ -11,7 +11,7 @@
 namespace weft::workload {
 namespace {
 
-constexpr std::size_t kHeadLines = 4;
+constexpr std::size_t kHeadLines = 4, kArrayLines = 16;
 constexpr std::size_t kHeadLineBytes = std::size_t{1} << 16;
 
 std::vector<const TraceFormat*> all_formats() {
@@ -36,14 +36,11 @@ Result<TraceHead> read_trace_head(const std::filesystem::path& path) {
   }
   WEFT_ASSIGN(LineSource source, LineSource::open(path));
   std::string_view line;
-  while (head.lines.size() < kHeadLines) {
+  // An array that is spread over lines names its keys a few lines down.
+  while (head.lines.size() < (head.starts_json_array ? kArrayLines : kHeadLines)) {
     WEFT_ASSIGN(const bool more, source.next(line));
     if (!more) break;
-    if (head.lines.empty() && trimmed(line).starts_with('[')) {
-      head.starts_json_array = true;
-      head.lines.emplace_back(line.substr(0, kHeadLineBytes));
-      break;
-    }
+    if (head.lines.empty() && trimmed(line).starts_with('[')) head.starts_json_array = true;
     head.lines.emplace_back(line.substr(0, kHeadLineBytes));
   }
   if (head.lines.empty()) {
