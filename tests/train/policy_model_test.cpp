@@ -245,6 +245,38 @@ TEST_P(EveryFamily, SharedPrefixesChangeNoOutputBitAndGiveTheSameGradient) {
   }
 }
 
+TEST_P(EveryFamily, LibraryOperatorsAgreeWithOurKernels) {
+  const auto& config = GetParam().config;
+  PolicyOptions library = f32(/*value_head=*/true);
+  library.library_operators = true;
+  auto ours = make(config, pool_, f32(/*value_head=*/true)), theirs = make(config, pool_, library);
+  auto sequences = random_sequences(config, 4, {40, 3, 17});
+  const auto more = grouped_sequences(config, 6);
+  sequences.insert(sequences.end(), more.begin(), more.end());
+  const OutputOptions options{.temperature = 1.3F, .entropy = true, .values = true};
+  const auto near = [](const std::vector<float>& x, const std::vector<float>& y, double bound) {
+    ASSERT_EQ(x.size(), y.size());
+    for (std::size_t i = 0; i < x.size(); ++i)
+      ASSERT_NEAR(x[i], y[i], bound * (1.0 + std::abs(y[i]))) << i;
+  };
+  for (int step = 0; step < 3; ++step) {  // parameters reach the library's copy after each step
+    const auto a = ours->accumulate(sequences, options, weighted(sequences));
+    const auto b = theirs->accumulate(sequences, options, weighted(sequences));
+    ASSERT_TRUE(a && b) << (b ? "" : b.error().message);
+    near(a->logprob, b->logprob, 1e-3);
+    near(a->entropy, b->entropy, 1e-3);
+    near(a->value, b->value, 1e-3);
+    near(flat(ours->gradients()), flat(theirs->gradients()), 5e-3);
+    // Equal parameters for the next round, whatever AdamW makes of rounding.
+    EXPECT_FALSE(ours->step(1e-3, 1.0).skipped);
+    EXPECT_FALSE(theirs->step(1e-3, 1.0).skipped);
+    model::WeightSet state;
+    for (const auto& tensor : ours->state(true)) state.add(tensor, nullptr);
+    ASSERT_TRUE(theirs->restore(state, step + 1));
+  }
+  EXPECT_NE(theirs->evaluate(sequences, options)->logprob, std::vector<float>());
+}
+
 TEST_P(EveryFamily, ThreadsChangeNoBit) {
   const auto& config = GetParam().config;
   ThreadPool one(1), three(3);
@@ -269,6 +301,39 @@ class PolicyModelTest : public testing::Test {
   ThreadPool pool_{2};
   model::ModelConfig config_ = test::tiny_models()[1].config;
 };
+
+TEST_F(PolicyModelTest, ADeviceThatIsNotThereIsAnErrorThatSaysWhatIsMissing) {
+  PolicyOptions options = f32();
+  for (const char* name : {"tpu", "cuda:", "cuda:x", "cuda:-1", "CPU", ""}) {
+    options.device = name;
+    const auto made = PolicyModel::create(config_, 1, options, pool_);
+    ASSERT_FALSE(made) << name;
+    EXPECT_EQ(made.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_NE(made.error().message.find("cpu, cuda"), std::string::npos) << made.error().message;
+  }
+  options.device = "cuda:97";
+  const auto made = PolicyModel::create(config_, 1, options, pool_);
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().code, ErrorCode::kUnavailable);
+  EXPECT_NE(made.error().message.find("CUDA"), std::string::npos) << made.error().message;
+  options.device = "auto";
+  EXPECT_TRUE(PolicyModel::create(config_, 1, options, pool_));
+}
+
+TEST_F(PolicyModelTest, TheFirstCudaDeviceTrainsAsTheCpuDoes) {
+  PolicyOptions cuda = f32();
+  cuda.device = "cuda";
+  if (const auto probe = PolicyModel::create(config_, 1, cuda, pool_); !probe) {
+    GTEST_SKIP() << probe.error().message;
+  }
+  auto ours = make(config_, pool_, f32()), theirs = make(config_, pool_, cuda);
+  const auto sequences = random_sequences(config_, 4, {40, 3, 17});
+  const auto a = ours->accumulate(sequences, {}, weighted(sequences));
+  const auto b = theirs->accumulate(sequences, {}, weighted(sequences));
+  ASSERT_TRUE(a && b);
+  for (std::size_t i = 0; i < a->logprob.size(); ++i)
+    ASSERT_NEAR(a->logprob[i], b->logprob[i], 1e-2) << i;
+}
 
 TEST_F(PolicyModelTest, Bf16GradientsAreCloseToF32) {
   PolicyOptions bf16;

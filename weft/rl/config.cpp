@@ -21,6 +21,7 @@ void visit_fields(Config& c, Visit visit) {
   visit("algo", c.algo, "grpo, drgrpo, dapo, rloo, gspo, ppo, cispo, sapo or reinforce");
   visit("model", c.model, "model to train; empty: the small built-in one from random weights");
   visit("compute", c.compute, "f32, bf16 or auto");
+  visit("device", c.device, "where the trainer computes: cpu, cuda, cuda:N or auto");
   visit("steps", c.steps, "updates; 0 = the task's default");
   visit("prompts", c.prompts, "prompts a step; 0 = the task's default");
   visit("group", c.group, "replies a prompt");

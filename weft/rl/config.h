@@ -17,9 +17,10 @@ namespace weft::rl {
 // Plain fields with the names of the TOML keys and flags. `algo` sets what the
 // algorithm's name means (resolve()); keys given beside it win.
 struct RlConfig {
-  std::string task = "modadd";   // modadd, copy, sort, digits, words, gsm8k:FILE, jsonl:FILE
-  std::string algo = "grpo";     // grpo, drgrpo, dapo, rloo, gspo, ppo, cispo, sapo, reinforce
-  std::string model = {};        // empty: the small built-in transformer, from random weights
+  std::string task = "modadd";  // modadd, copy, sort, digits, words, gsm8k:FILE, jsonl:FILE
+  std::string algo = "grpo";    // grpo, drgrpo, dapo, rloo, gspo, ppo, cispo, sapo, reinforce
+  std::string model = {};       // empty: the small built-in transformer, from random weights
+  std::string device = "cpu";  // of the trainer: cpu, cuda, cuda:N, auto; the sampler is on the CPU
   std::string compute = "auto";  // f32, bf16; auto = f32 for the built-in model, else bf16
   std::int64_t steps = 0;        // 0 = the task's default
   std::int64_t prompts = 0;      // a step; 0 = the task's default

@@ -103,7 +103,8 @@ Status Loop::set_up() {
       .compute = config.compute == "f32" ? nn::Compute::kF32 : nn::Compute::kBF16,
       .value_head = uses_critic(config),
       .optimizer = {.weight_decay = config.weight_decay},
-      .micro_batch_tokens = config.micro_batch_tokens};
+      .micro_batch_tokens = config.micro_batch_tokens,
+      .device = config.device};
   WEFT_ASSIGN(policy,
               train::PolicyModel::create(model.config, model.weights, policy_options, pool));
   if (uses_reference(config)) reference = policy->current_weights();

@@ -8,8 +8,10 @@
 #include <cmath>
 
 #include "weft/base/normals.h"
+#include "weft/nn/autograd/device.h"
 #include "weft/nn/autograd/transformer.h"
 #include "weft/nn/matmul_backward.h"
+#include "weft/train/device_model.h"
 #include "weft/train/pack_sequences.h"
 #include "weft/train/parameter_arena.h"
 
@@ -26,8 +28,9 @@ at::Tensor view(std::span<float> array, std::int64_t begin, std::int64_t size) {
 
 void append(std::vector<float>& to, const at::Tensor& from) {
   if (!from.defined()) return;
-  const float* values = from.const_data_ptr<float>();
-  to.insert(to.end(), values, values + from.numel());
+  const at::Tensor host = from.to(at::kCPU).contiguous();
+  const float* values = host.const_data_ptr<float>();
+  to.insert(to.end(), values, values + host.numel());
 }
 
 autograd::ForwardOptions forward_options(const OutputOptions& options, std::int64_t vocab) {
@@ -95,7 +98,7 @@ Status guarded(Body body) {
 Result<TokenOutputs> run_forward(autograd::Model& model,
                                  const std::shared_ptr<autograd::BufferPool>& buffers,
                                  std::span<const TrainSequence> sequences,
-                                 const OutputOptions& options, std::int64_t max_rows,
+                                 const OutputOptions& options, std::int64_t max_rows, bool composed,
                                  ThreadPool& pool) {
   WEFT_TRY(check(options, model.value_weight.value.defined()));
   WEFT_TRY(validate(sequences, model.config));
@@ -108,7 +111,7 @@ Result<TokenOutputs> run_forward(autograd::Model& model,
       const nn::PackedBatch batch = pack(part);
       autograd::ForwardOutputs out;
       if (batch.targets() > 0) {
-        autograd::Run run{.pool = pool, .buffers = buffers, .batch = batch};
+        autograd::Run run{.pool = pool, .buffers = buffers, .batch = batch, .composed = composed};
         out = autograd::forward(model, run, forward_options(options, model.config.vocab_size));
       }
       extend(all, outputs_of(part, micro.begin, out));
@@ -134,6 +137,8 @@ struct PolicyModel::Impl {
   void initialize(std::uint64_t seed);
   Status load(const model::WeightSet& weights);
   Status refresh();
+  Status open_device();
+  autograd::Model& network() { return device ? device->network() : net; }
 
   void flush_embedding() {
     net.embedding_gradient.flush(net.embedding.grad.mutable_data_ptr<float>(), net.config.hidden);
@@ -150,6 +155,7 @@ struct PolicyModel::Impl {
   ParameterArena arena;
   std::shared_ptr<autograd::BufferPool> buffers;
   autograd::Model net;
+  std::unique_ptr<DeviceModel> device;  // null: forward and backward are our kernels on `net`
   std::shared_ptr<nn::TransformerWeights> weights;  // the current version
   std::shared_ptr<nn::TransformerWeights> retired;  // the one before, reused once free
   std::int64_t steps = 0;
@@ -329,6 +335,15 @@ Status PolicyModel::Impl::refresh() {
   });
   WEFT_TRY(status);
   if (net.config.tie_embeddings) net.lm_head.transposed = net.embedding.transposed;
+  if (!device) return {};
+  return guarded([&] { device->upload(net); });
+}
+
+Status PolicyModel::Impl::open_device() {
+  WEFT_ASSIGN(const at::Device chosen, autograd::open_device(options.device));
+  if (!chosen.is_cpu() || options.library_operators) {
+    device = std::make_unique<DeviceModel>(chosen);
+  }
   return {};
 }
 
@@ -356,6 +371,7 @@ Result<std::unique_ptr<PolicyModel>> PolicyModel::create(const model::ModelConfi
                                                          ThreadPool& pool) {
   WEFT_TRY(check(config, options));
   auto impl = std::make_unique<Impl>(config, std::move(options), pool);
+  WEFT_TRY(impl->open_device());
   impl->initialize(seed);
   WEFT_TRY(impl->refresh());
   return std::unique_ptr<PolicyModel>(new PolicyModel(std::move(impl)));
@@ -366,6 +382,7 @@ Result<std::unique_ptr<PolicyModel>> PolicyModel::create(const model::ModelConfi
                                                          PolicyOptions options, ThreadPool& pool) {
   WEFT_TRY(check(config, options));
   auto impl = std::make_unique<Impl>(config, std::move(options), pool);
+  WEFT_TRY(impl->open_device());
   WEFT_TRY(impl->load(weights));
   WEFT_TRY(impl->refresh());
   return std::unique_ptr<PolicyModel>(new PolicyModel(std::move(impl)));
@@ -378,8 +395,8 @@ std::int64_t PolicyModel::step_count() const { return impl_->steps; }
 
 Result<TokenOutputs> PolicyModel::evaluate(std::span<const TrainSequence> sequences,
                                            const OutputOptions& options) {
-  return run_forward(impl_->net, impl_->buffers, sequences, options,
-                     impl_->options.micro_batch_tokens, impl_->pool);
+  return run_forward(impl_->network(), impl_->buffers, sequences, options,
+                     impl_->options.micro_batch_tokens, impl_->device != nullptr, impl_->pool);
 }
 
 Result<TokenOutputs> PolicyModel::accumulate(std::span<const TrainSequence> sequences,
@@ -398,10 +415,11 @@ Result<TokenOutputs> PolicyModel::accumulate(std::span<const TrainSequence> sequ
         extend(all, outputs_of(part, micro.begin, {}));
         continue;
       }
-      autograd::Run run{.pool = s.pool, .buffers = s.buffers, .batch = batch};
+      autograd::Run run{
+          .pool = s.pool, .buffers = s.buffers, .batch = batch, .composed = s.device != nullptr};
       const at::AutoGradMode grad(true);
       const autograd::ForwardOutputs forward =
-          autograd::forward(s.net, run, forward_options(options, s.net.config.vocab_size));
+          autograd::forward(s.network(), run, forward_options(options, s.net.config.vocab_size));
       const TokenOutputs outputs = outputs_of(part, micro.begin, forward);
       TokenGradients gradients;
       gradients.logprob.assign(outputs.logprob.size(), 0.0F);
@@ -412,12 +430,14 @@ Result<TokenOutputs> PolicyModel::accumulate(std::span<const TrainSequence> sequ
       const auto root = [&](const at::Tensor& output, std::vector<float>& gradient) {
         if (!output.defined()) return;
         roots.push_back(output);
-        given.push_back(at::from_blob(gradient.data(), {output.numel()}, at::kFloat));
+        given.push_back(
+            at::from_blob(gradient.data(), {output.numel()}, at::kFloat).to(output.device()));
       };
       root(forward.logprob, gradients.logprob);
       root(forward.entropy, gradients.entropy);
       root(forward.value, gradients.value);
       torch::autograd::backward(roots, given);
+      if (s.device) s.device->collect(s.net);
       extend(all, outputs);
     }
   }));
@@ -499,7 +519,7 @@ Result<TokenOutputs> score(const std::shared_ptr<const nn::TransformerWeights>& 
   at::set_num_threads(1);
   autograd::Model model = autograd::frozen_model(weights);
   return run_forward(model, std::make_shared<autograd::BufferPool>(), sequences, options,
-                     micro_batch_tokens, pool);
+                     micro_batch_tokens, false, pool);
 }
 
 }  // namespace weft::train

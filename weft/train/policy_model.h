@@ -66,6 +66,11 @@ struct PolicyOptions {
   bool value_head = false;
   AdamWOptions optimizer;
   std::int64_t micro_batch_tokens = 2048;  // rows of one forward pass; split between groups only
+  // Where forward and backward passes run: cpu, cuda, cuda:N, auto (nn/autograd/device.h).
+  // Elsewhere than on the CPU they are libtorch's operators, whose log-probabilities are
+  // near the engine's, not equal to the bit.
+  std::string device = "cpu";
+  bool library_operators = false;  // libtorch's operators on the CPU too
 };
 
 struct StepResult {

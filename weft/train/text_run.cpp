@@ -38,6 +38,7 @@ Json identity(const TrainConfig& c) {
           {"train.batch", c.batch},
           {"train.seed", c.seed},
           {"train.compute", c.compute},
+          {"train.device", c.device},
           {"optimizer.beta1", c.beta1},
           {"optimizer.beta2", c.beta2},
           {"optimizer.epsilon", c.epsilon},
@@ -129,6 +130,7 @@ Result<std::unique_ptr<PolicyModel>> make_model(const TrainConfig& config, const
                         : nn::Compute::kBF16;
   options.optimizer = adamw_of(config);
   options.micro_batch_tokens = config.micro_batch_tokens;
+  options.device = config.device;
   if (source.model) {
     return PolicyModel::create(source.config, source.model->weights, options, pool);
   }

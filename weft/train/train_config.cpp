@@ -32,6 +32,8 @@ ConfigSchema schema_of(TrainConfig& c) {
   s.field("train.compute", &c.compute)
       .choices({"auto", "bf16", "f32"})
       .help("matrix products; auto: bf16 from 10 million parameters on");
+  s.field("train.device", &c.device)
+      .help("where forward and backward run: cpu, cuda, cuda:N or auto");
   s.field("train.log_every", &c.log_every).range(1, 1e8).help("steps between lines of metrics");
   s.field("train.eval_every", &c.eval_every).range(0, 1e8).help("0: at the end only");
   s.field("train.eval_sequences", &c.eval_sequences).range(1, 1 << 20);

@@ -28,6 +28,7 @@ struct TrainConfig {
   std::int64_t steps = 1000, sequence_length = 128, batch = 16, micro_batch_tokens = 2048;
   std::int64_t seed = 0;
   std::string compute = "auto";  // auto, bf16, f32
+  std::string device = "cpu";    // cpu, cuda, cuda:N, auto
   std::int64_t log_every = 1, eval_every = 100, eval_sequences = 32;
   std::int64_t checkpoint_every = 100, keep_checkpoints = 2;
   // [optimizer]

@@ -256,13 +256,14 @@ struct LogProbFunction : Function<LogProbFunction> {
 
 at::Tensor attention(Run& run, const at::Tensor& qkv, const Vector& q_norm, const Vector& k_norm,
                      const AttentionConfig& config) {
-  if (!qkv.is_cpu()) return composed::attention(run.batch, qkv, q_norm, k_norm, config);
+  if (run.composes(qkv)) return composed::attention(run.batch, qkv, q_norm, k_norm, config);
   return AttentionFunction::apply(qkv, &run, &q_norm, &k_norm, &config);
 }
 
 LogProbs log_probs(Run& run, const at::Tensor& states, const Matrix& head, float temperature,
                    bool entropy, std::int64_t max_logit_rows) {
-  if (!states.is_cpu()) return composed::log_probs(run.batch, states, head, temperature, entropy);
+  if (run.composes(states))
+    return composed::log_probs(run.batch, states, head, temperature, entropy);
   const variable_list out = LogProbFunction::apply(
       states, &run, &head, static_cast<double>(temperature), entropy, max_logit_rows);
   return {out[0], entropy ? out[1] : at::Tensor()};

@@ -226,7 +226,7 @@ std::optional<at::Tensor> present(const at::Tensor& t) {
 std::pair<at::Tensor, at::Tensor> norm_linear(Run& run, const at::Tensor& x,
                                               const at::Tensor& delta, const NormParameters& norm,
                                               const Matrix& weight, const Vector& bias) {
-  if (!x.is_cpu()) {
+  if (run.composes(x)) {
     const at::Tensor sum = delta.defined() ? x + delta : x;
     return {sum, composed::linear(composed::norm(sum, *norm.weight, *norm.bias, norm.eps), weight,
                                   bias)};
@@ -238,7 +238,7 @@ std::pair<at::Tensor, at::Tensor> norm_linear(Run& run, const at::Tensor& x,
 
 std::pair<at::Tensor, at::Tensor> gated_mlp(Run& run, const at::Tensor& x, const at::Tensor& delta,
                                             const NormParameters& norm, const GatedMlp& mlp) {
-  if (!x.is_cpu()) {
+  if (run.composes(x)) {
     const auto [sum, up] = norm_linear(run, x, delta, norm, *mlp.gate_up, *mlp.gate_up_bias);
     return {sum, composed::linear(composed::gated_silu(up), *mlp.down, *mlp.down_bias)};
   }

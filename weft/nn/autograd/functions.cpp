@@ -293,20 +293,20 @@ void EmbeddingGradient::flush(float* grad, std::int64_t hidden) {
 
 at::Tensor embedding(Run& run, const at::Tensor& anchor, const Matrix& table,
                      const Vector& positions, EmbeddingGradient* gradient) {
-  if (!anchor.is_cpu()) {
+  if (run.composes(anchor)) {
     return composed::embedding(run.batch, table, positions, table.value.size(1));
   }
   return EmbeddingFunction::apply(anchor, &run, &table, &positions, gradient);
 }
 
 at::Tensor linear(Run& run, const at::Tensor& x, const Matrix& weight, const Vector& bias) {
-  if (!x.is_cpu()) return composed::linear(x, weight, bias);
+  if (run.composes(x)) return composed::linear(x, weight, bias);
   return LinearFunction::apply(x, &run, &weight, &bias);
 }
 
 std::pair<at::Tensor, at::Tensor> add_norm(Run& run, const at::Tensor& x, const at::Tensor& delta,
                                            const Vector& weight, const Vector& bias, float eps) {
-  if (!x.is_cpu()) {
+  if (run.composes(x)) {
     const at::Tensor sum = delta.defined() ? x + delta : x;
     return {sum, composed::norm(sum, weight, bias, eps)};
   }
@@ -316,18 +316,18 @@ std::pair<at::Tensor, at::Tensor> add_norm(Run& run, const at::Tensor& x, const 
 }
 
 at::Tensor add_select(Run& run, const at::Tensor& x, const at::Tensor& delta) {
-  if (!x.is_cpu()) return composed::select(run.batch, delta.defined() ? x + delta : x);
+  if (run.composes(x)) return composed::select(run.batch, delta.defined() ? x + delta : x);
   return SelectFunction::apply(x, present(delta), &run);
 }
 
 at::Tensor gelu(Run& run, const at::Tensor& x, bool tanh_form) {
-  if (!x.is_cpu()) return composed::gelu(x, tanh_form);
+  if (run.composes(x)) return composed::gelu(x, tanh_form);
   return GeluFunction::apply(x, &run, tanh_form);
 }
 
 at::Tensor value_head(Run& run, const at::Tensor& states, const Vector& weight,
                       const Vector& bias) {
-  if (!states.is_cpu()) return composed::value_head(states, weight, bias);
+  if (run.composes(states)) return composed::value_head(states, weight, bias);
   return ValueFunction::apply(states, &run, &weight, &bias);
 }
 

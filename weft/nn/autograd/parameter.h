@@ -48,6 +48,10 @@ struct Run {
   ThreadPool& pool;
   std::shared_ptr<BufferPool> buffers;
   const PackedBatch& batch;
+  bool composed = false;  // at:: compositions on the CPU too
+
+  // Whether operators on x are compositions of at:: operators (composed.h).
+  bool composes(const at::Tensor& x) const { return composed || !x.is_cpu(); }
 };
 
 }  // namespace weft::nn::autograd

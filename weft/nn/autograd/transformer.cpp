@@ -73,7 +73,9 @@ ForwardOutputs forward(Model& model, Run& run, const ForwardOptions& options) {
   SegmentKv kv(run.batch, config.kv_heads, config.head_dim);
 
   const bool trains = at::GradMode::is_enabled();
-  const at::Tensor anchor = at::zeros({1}, at::kFloat).set_requires_grad(trains);
+  const at::TensorOptions like = model.embedding.value.defined() ? model.embedding.value.options()
+                                                                 : at::TensorOptions(at::kFloat);
+  const at::Tensor anchor = at::zeros({1}, like).set_requires_grad(trains);
   at::Tensor x = embedding(run, anchor, model.embedding, model.positions,
                            trains ? &model.embedding_gradient : nullptr);
   at::Tensor delta;
