@@ -61,6 +61,7 @@ case $kind in
   lint)  apt_list deps/apt-lint.txt ;;
   peers)
     apt_list deps/apt-peers.txt
+    apt_list deps/apt-peers-mpi.txt
     dir="$cache/deps/peers-$(digest deps/peers.txt deps/apt-peers.txt)"
     if [[ ! -f $dir/.ok ]]; then
       echo "deps: building the peers into $dir (llama.cpp from source: about 5 minutes on 2 cores)"

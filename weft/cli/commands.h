@@ -23,6 +23,7 @@ inline constexpr int kExitInterrupted = 130;
 int report(const Error& error);
 
 void add_data_command(CLI::App& app, int& exit_code);
+void add_diag_command(CLI::App& app, int& exit_code);
 void add_model_command(CLI::App& app, int& exit_code);
 void add_serve_command(CLI::App& app, int& exit_code);
 void add_trace_command(CLI::App& app, int& exit_code);

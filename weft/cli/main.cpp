@@ -66,6 +66,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", "weft 0.1.0");
   int exit_code = 0;
   weft::cli::add_data_command(app, exit_code);
+  weft::cli::add_diag_command(app, exit_code);
   weft::cli::add_model_command(app, exit_code);
   weft::cli::add_serve_command(app, exit_code);
   weft::cli::add_trace_command(app, exit_code);

@@ -400,6 +400,8 @@ void TransportState::run_abort_handlers() {
     const std::lock_guard lock(mutex);
     if (aborts.empty()) return;
     news = std::exchange(aborts, {});
+    // Whoever waits in that epoch must not wait on.
+    for (const auto& item : news) end_epochs_before(item.group, item.epoch + 1);
     handler = abort_handler;
   }
   for (const auto& item : news) {

@@ -133,7 +133,8 @@ class Transport {
   // Messages of `group` older than `epoch` are refused from now on; receives posted
   // for older ones fail with kCancelled.
   void set_epoch(std::uint64_t group, std::uint32_t epoch);
-  // Called, with the lock not held, when a peer says that an epoch of a group ended.
+  // Called, with the lock not held, when a peer says that an epoch of a group ended;
+  // set_epoch(group, epoch + 1) was done then.
   using AbortHandler =
       std::function<void(std::uint64_t group, std::uint32_t epoch, std::string_view verdict)>;
   void on_abort(AbortHandler handler);

@@ -362,31 +362,34 @@ void TransportState::give_up(const std::shared_ptr<Operation>& operation, Error 
   }
 }
 
-void Transport::set_epoch(std::uint64_t group, std::uint32_t epoch) {
-  TransportState& s = *state_;
-  const std::lock_guard lock(s.mutex);
-  std::uint32_t& now = s.epochs[group];
+void TransportState::end_epochs_before(std::uint64_t group, std::uint32_t epoch) {
+  std::uint32_t& now = epochs[group];
   if (epoch <= now) return;
   now = epoch;
   const Error over{ErrorCode::kCancelled,
                    fmt::format("group {}: the epoch is over; it is {} now", group, epoch)};
   std::vector<std::shared_ptr<Operation>> ended;
-  std::erase_if(s.posted, [&](const auto& item) {
+  std::erase_if(posted, [&](const auto& item) {
     const bool old = item.first.group == group && item.first.epoch < epoch;
     if (old) ended.push_back(item.second);
     return old;
   });
-  for (const auto& operation : ended) s.complete(*operation, std::unexpected(over));
-  for (auto it = s.unexpected.begin(); it != s.unexpected.end();) {
+  for (const auto& operation : ended) complete(*operation, std::unexpected(over));
+  for (auto it = unexpected.begin(); it != unexpected.end();) {
     if (it->first.group != group || it->first.epoch >= epoch) {
       ++it;
       continue;
     }
-    s.unexpected_bytes -= it->second.rendezvous ? 0 : it->second.size;
-    s.drop(it->second);
-    ++s.counters.stale;
-    it = s.unexpected.erase(it);
+    unexpected_bytes -= it->second.rendezvous ? 0 : it->second.size;
+    drop(it->second);
+    ++counters.stale;
+    it = unexpected.erase(it);
   }
+}
+
+void Transport::set_epoch(std::uint64_t group, std::uint32_t epoch) {
+  const std::lock_guard lock(state_->mutex);
+  state_->end_epochs_before(group, epoch);
 }
 
 void Transport::send_abort(MemberId member, std::uint64_t group, std::uint32_t epoch,

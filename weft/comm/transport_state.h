@@ -129,6 +129,7 @@ struct TransportState {
                       bool keepable);
   bool take_serial(Peer& peer, std::uint64_t serial);
   void drop(Unexpected& message);
+  void end_epochs_before(std::uint64_t group, std::uint32_t epoch);
 
   void send_control(Peer& peer, MessageKind kind, std::string payload);
   void on_control(MessageKind kind, MemberId source, std::string_view payload);

@@ -1,6 +1,7 @@
 #include <cstdio>
 
 #include "bench/bench.h"
+#include "bench/collectives.h"
 #include "weft/cli/learn/learn_commands.h"
 
 namespace weft::cli {
@@ -27,6 +28,7 @@ void print_row(const std::string& name, const bench::CaseResult& result) {
 }
 
 struct Settings {
+  bench::CollectiveOptions collectives;
   std::string name;
   bench::BenchOptions options;
   int threads = 0;
@@ -34,7 +36,40 @@ struct Settings {
   bool no_peers = false;
 };
 
+// nccl-tests' table: sizes, time, algorithm and bus bandwidth; then the peers.
+int run_collectives(Settings settings) {
+  settings.collectives.only = settings.options.only;
+  settings.collectives.rounds = settings.options.rounds;
+  settings.collectives.peers = !settings.no_peers;
+  if (!settings.json) {
+    std::printf("#%31s %11s %7s %10s %9s %9s | %10s %10s %6s %s\n", "case", "size", "type",
+                "time (us)", "algbw", "busbw", "mpi (us)", "gloo (us)", "ratio", "(low to high)");
+  }
+  const auto row = [&](const bench::CollectiveResult& r) {
+    if (settings.json) {
+      std::printf("%s\n", dump_json(bench::to_json(r)).c_str());
+    } else {
+      const auto us = [](const std::optional<double>& seconds) {
+        return seconds ? fmt::format("{:.2f}", *seconds * 1e6) : std::string("-");
+      };
+      const std::string spread =
+          r.ratio ? fmt::format("{:6.2f} ({:.2f} to {:.2f})", *r.ratio, *r.ratio_low, *r.ratio_high)
+                  : "-";
+      std::printf("%32s %11lld %7s %10.2f %9.3f %9.3f | %10s %10s %s\n", r.name.c_str(),
+                  static_cast<long long>(r.bytes), "float", r.ours * 1e6,
+                  static_cast<double>(r.bytes) / r.ours * 1e-9, r.bus_bytes_per_s() * 1e-9,
+                  us(r.open_mpi).c_str(), us(r.gloo).c_str(), spread.c_str());
+    }
+    std::fflush(stdout);
+  };
+  if (const Status status = bench::run_collectives(settings.collectives, row); !status) {
+    return report(status.error());
+  }
+  return 0;
+}
+
 int run(Settings settings) {
+  if (settings.name == "collectives") return run_collectives(std::move(settings));
   settings.options.peers = !settings.no_peers;
   if (settings.options.peers) {
     if (const auto python = bench::peer_python(); !python) {
@@ -92,6 +127,8 @@ void add_bench_command(CLI::App& app, int& exit_code) {
     names.push_back(benchmark.name);
     help += ", " + benchmark.name;
   }
+  names.push_back("collectives");
+  help += ", collectives (not in all)";
   run_app->add_option("name", settings->name, help)->required()->check(CLI::IsMember(names));
   run_app->add_option("--model", settings->options.model, "a model's file, directory or name")
       ->capture_default_str();
@@ -106,6 +143,17 @@ void add_bench_command(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   run_app->add_option("--threads", settings->threads, "compute threads; 0: every core")
       ->check(CLI::Range(0, 1024));
+  run_app->add_option("--ranks", settings->collectives.ranks, "collectives: numbers of processes")
+      ->check(CLI::Range(1, 64))
+      ->delimiter(',')
+      ->capture_default_str();
+  run_app->add_option("--min-bytes", settings->collectives.min_bytes, "collectives: smallest size")
+      ->check(CLI::Range(std::int64_t{4}, std::int64_t{1} << 32))
+      ->capture_default_str();
+  run_app->add_option("--max-bytes", settings->collectives.max_bytes, "collectives: largest size")
+      ->check(CLI::Range(std::int64_t{4}, std::int64_t{1} << 32))
+      ->capture_default_str();
+  run_app->add_flag("--trace", settings->collectives.trace, "collectives: ours with a record ring");
   run_app->add_flag("--no-peers", settings->no_peers, "measure ours alone");
   run_app->add_flag("--json", settings->json, "one JSON object a case on stdout, nothing else");
   run_app->add_flag("--quiet", settings->options.quiet, "no progress on stderr");
