@@ -49,7 +49,6 @@ Result<std::unique_ptr<Backend>> NetworkBackend::open(const GroupView& view, std
                 rendezvous.wait(fmt::format("address/{}", member), deadline));
     WEFT_TRY(transport.connect(address, deadline));
   }
-  transport.set_epoch(view.id, view.epoch);
   auto backend =
       std::unique_ptr<NetworkBackend>(new NetworkBackend(view, rank, rendezvous, transport));
   // Nobody leaves before all can be reached.
