@@ -4,10 +4,10 @@
 // A change of members is made in two steps. `prepare` writes the next epoch's
 // members at the rendezvous: the first proposal counts, another one is refused.
 // `commit` opens the next epoch together with all its members and then fences
-// the old one, so that messages of it are refused; until then the old epoch
-// goes on working, and a commit that fails leaves it. Endpoints of the
-// transport stay open across epochs: only those to members never met before are
-// opened.
+// the old one, so that messages of it are refused. A commit that fails leaves the
+// old epoch working over shared memory; over the network it ends both. Endpoints
+// of the transport stay open across epochs: only those to members never met before
+// are opened.
 #pragma once
 
 #include <cstdint>
