@@ -25,6 +25,8 @@ int report(const Error& error);
 void add_data_command(CLI::App& app, int& exit_code);
 void add_diag_command(CLI::App& app, int& exit_code);
 void add_model_command(CLI::App& app, int& exit_code);
+void add_fabric_command(CLI::App& app, int& exit_code);
+void add_sim_command(CLI::App& app, int& exit_code);
 void add_serve_command(CLI::App& app, int& exit_code);
 void add_trace_command(CLI::App& app, int& exit_code);
 void add_load_command(CLI::App& app, int& exit_code);

@@ -68,6 +68,8 @@ int main(int argc, char** argv) {
   weft::cli::add_data_command(app, exit_code);
   weft::cli::add_diag_command(app, exit_code);
   weft::cli::add_model_command(app, exit_code);
+  weft::cli::add_fabric_command(app, exit_code);
+  weft::cli::add_sim_command(app, exit_code);
   weft::cli::add_serve_command(app, exit_code);
   weft::cli::add_trace_command(app, exit_code);
   weft::cli::add_load_command(app, exit_code);

@@ -8,7 +8,9 @@ namespace {
 
 using workload::TraceKind;
 
-const TraceVerbs& verbs_of(TraceKind) { return request_trace_verbs(); }
+const TraceVerbs& verbs_of(TraceKind kind) {
+  return kind == TraceKind::kJob ? job_trace_verbs() : request_trace_verbs();
+}
 
 // Runs the verb of the kind that the first file has.
 Result<int> dispatch(const TraceArguments& arguments, TraceVerbs::Verb TraceVerbs::* verb,
@@ -112,8 +114,10 @@ void add_trace_command(CLI::App& app, int& exit_code) {
       app.add_subcommand("trace", "Read, describe, fit, generate and convert traces");
   command->require_subcommand(1);
   std::string formats = "Formats:\n";
-  for (const auto& format : workload::request_formats()) {
-    formats += fmt::format("  {:<14} {}\n", format.name, format.description);
+  for (const auto& list : {workload::request_formats(), workload::job_formats()}) {
+    for (const auto& format : list) {
+      formats += fmt::format("  {:<14} {}\n", format.name, format.description);
+    }
   }
   command->footer(formats);
   for (const VerbText& text : kVerbs) {

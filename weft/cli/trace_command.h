@@ -39,6 +39,7 @@ struct TraceVerbs {
 };
 
 const TraceVerbs& request_trace_verbs();
+const TraceVerbs& job_trace_verbs();
 
 // `weft trace gen`: no file tells its kind, so it has options of its own.
 void add_trace_gen_command(CLI::App& trace_command, int& exit_code);

@@ -16,6 +16,7 @@ constexpr std::size_t kHeadLineBytes = std::size_t{1} << 16;
 
 std::vector<const TraceFormat*> all_formats() {
   std::vector<const TraceFormat*> all;
+  for (const TraceFormat& format : job_formats()) all.push_back(&format);
   for (const TraceFormat& format : request_formats()) all.push_back(&format);
   return all;
 }

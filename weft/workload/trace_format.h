@@ -33,6 +33,7 @@ struct TraceFormat {
 // All formats, the more particular ones first within a kind: a head that two match is
 // of the first one's.
 std::span<const TraceFormat> request_formats();
+std::span<const TraceFormat> job_formats();
 
 Result<TraceHead> read_trace_head(const std::filesystem::path& path);
 // The format called `name`, or, where `name` is empty, the one that matches the
