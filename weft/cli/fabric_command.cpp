@@ -40,17 +40,17 @@ void add_fabric_command(CLI::App& app, int& exit_code) {
     formats += fmt::format("  {:<17} {}\n", format.name, format.description);
   }
   command->footer(formats);
-  for (const bool import : {true, false}) {
+  for (const bool writes : {true, false}) {
     const auto arguments = std::make_shared<FabricArguments>();
     CLI::App* verb = command->add_subcommand(
-        import ? "import" : "show", import ? "Read a topology, check it and write it as Weft's JSON"
+        writes ? "import" : "show", writes ? "Read a topology, check it and write it as Weft's JSON"
                                            : "Print a topology as text, JSON or SVG");
-    verb->footer(import ? "Example: weft fabric import topo.csv --out cluster.json"
+    verb->footer(writes ? "Example: weft fabric import topo.csv --out cluster.json"
                         : "Example: weft fabric show p4d-24xl-topo.xml --svg node.svg");
     verb->add_option("FILE", arguments->file, "topology or inventory file")->required();
     verb->add_option("--format", arguments->format,
                      "of the file (default: told from its beginning)");
-    if (import) verb->add_option("--out", arguments->out, "JSON file to write")->required();
+    if (writes) verb->add_option("--out", arguments->out, "JSON file to write")->required();
     verb->add_option("--svg", arguments->svg, "also draw it into this file");
     verb->add_flag("--json", arguments->json, "print JSON");
     verb->add_flag("--all", arguments->all,

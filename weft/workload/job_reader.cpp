@@ -362,7 +362,8 @@ Result<LoadedJobs> load_jobs(const std::filesystem::path& path, JobReadOptions o
     return fail(ErrorCode::kInvalidArgument, "{} is a trace of requests ({}), not of jobs",
                 path.string(), format->name);
   }
-  auto loader = std::make_unique<Loader>(Loader{.options = options, .file = path.string()});
+  // Made in place: its tables refer to its own trace.
+  const std::unique_ptr<Loader> loader(new Loader{.options = options, .file = path.string()});
   loader->loaded.trace.source = path.string();
   loader->loaded.trace.format = format->name;
   if (format->name == "gavel") {
