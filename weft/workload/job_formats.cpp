@@ -69,7 +69,7 @@ constexpr std::array<JobCsvFormat, 10> kCsv = {{
     {"philly-csv", kPhillyCsv, true},
     {"spot-2026", kSpot},
     {"openb-pods", kOpenb},
-    {"easyscale", kEasyScale},
+    {"easyscale", kEasyScale, true},
     {"pollux", kPollux},
 }};
 
