@@ -87,6 +87,7 @@ const std::vector<Benchmark>& benchmarks() {
       {"prefill", "a prompt of 512 tokens, beside llama.cpp", run_prefill},
       {"train-step", "forward, backward and AdamW, beside eager PyTorch", run_train_step},
       {"generate-batch", "64 sampled sequences, beside transformers' generate", run_generate_batch},
+      {"constrain", "tokens of constrained replies, against 50 us a token", run_constrain},
   };
   return all;
 }

@@ -62,6 +62,8 @@ Status run_decode(const BenchOptions& options, ThreadPool& pool, const Report& r
 Status run_prefill(const BenchOptions& options, ThreadPool& pool, const Report& report);
 Status run_train_step(const BenchOptions& options, ThreadPool& pool, const Report& report);
 Status run_generate_batch(const BenchOptions& options, ThreadPool& pool, const Report& report);
+// The limit of these cases is what a token may cost (50 us), not one of the machine.
+Status run_constrain(const BenchOptions& options, ThreadPool& pool, const Report& report);
 
 struct Benchmark {
   std::string name;

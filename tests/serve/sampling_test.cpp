@@ -238,5 +238,47 @@ TEST(Sampling, RefusesBadParametersByName) {
   EXPECT_THAT(message([](auto& p) { p.logit_bias = {{-1, 0.0F}}; }), HasSubstr("logit_bias"));
 }
 
+// A constraint takes tokens out and changes nothing else: the draws have the free
+// probabilities, renormalised over what is allowed.
+TEST(Sampling, AllowedTokensKeepTheirProportions) {
+  Rng rng(7, RngUse::kTest, 3);
+  const std::size_t n = 200;
+  const std::vector<float> logits = random_logits(rng, n);
+  std::vector<std::uint64_t> allowed((n + 63) / 64, 0);
+  std::vector<TokenId> ids;
+  for (std::size_t t = 0; t < n; t += 1 + rng.next_below(9)) {
+    allowed[t / 64] |= std::uint64_t{1} << (t % 64);
+    ids.push_back(static_cast<TokenId>(t));
+  }
+  SamplingParams params;
+  params.temperature = 0.7F;
+  double total = 0;
+  for (const TokenId id : ids) {
+    total += std::exp(static_cast<double>(logits[static_cast<std::size_t>(id)]) / 0.7);
+  }
+  constexpr int kDraws = 40'000;
+  std::map<TokenId, int> drawn;
+  for (int i = 0; i < kDraws; ++i) ++drawn[sample(logits, params, {}, {}, i, allowed).token];
+  double chi = 0;
+  for (const TokenId id : ids) {
+    const double expected =
+        kDraws * std::exp(static_cast<double>(logits[static_cast<std::size_t>(id)]) / 0.7) / total;
+    chi += (drawn[id] - expected) * (drawn[id] - expected) / expected;
+    drawn.erase(id);
+  }
+  EXPECT_TRUE(drawn.empty());
+  // Mean n - 1, deviation sqrt(2n): far beyond five deviations if a weight were off.
+  const auto count = static_cast<double>(ids.size());
+  EXPECT_LT(chi, count + 5 * std::sqrt(2 * count));
+  // Greedy takes the best of them, truncation works on them.
+  params.temperature = 0;
+  const TokenId best = *std::ranges::max_element(
+      ids, {}, [&](TokenId id) { return logits[static_cast<std::size_t>(id)]; });
+  EXPECT_EQ(sample(logits, params, {}, {}, 0, allowed).token, best);
+  params.temperature = 1;
+  params.top_k = 1;
+  EXPECT_EQ(sample(logits, params, {}, {}, 0, allowed).token, best);
+}
+
 }  // namespace
 }  // namespace weft::serve

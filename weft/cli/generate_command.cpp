@@ -17,6 +17,7 @@
 #include "weft/cli/commands.h"
 #include "weft/cli/compute_option.h"
 #include "weft/model/load.h"
+#include "weft/serve/constrain/constraint.h"
 #include "weft/serve/engine.h"
 
 namespace weft::cli {
@@ -27,6 +28,7 @@ using Clock = std::chrono::steady_clock;
 
 struct GenerateOptions {
   std::string model, prompt, prompts_file, system, compute = "auto";
+  std::string grammar_file, schema_file, regex;
   bool has_prompt = false, chat = false, json = false, quiet = false;
   int threads = 0;
   std::int64_t count = 1, context = 0, batch_tokens = 512;
@@ -37,7 +39,8 @@ struct GenerateOptions {
 // What the user asked to continue: text, or a conversation.
 struct Prompt {
   std::string text;
-  Json messages;  // with --chat
+  Json messages;                                               // with --chat
+  std::optional<serve::constrain::ConstraintSpec> constraint;  // of a line of its own
 };
 
 std::atomic<bool> interrupted{false};
@@ -55,6 +58,44 @@ Json conversation(const GenerateOptions& options, const std::string& text) {
   return messages;
 }
 
+using serve::constrain::ConstraintSpec;
+
+// "json_schema", "regex" or "grammar" of a line, beside its prompt.
+Result<std::optional<ConstraintSpec>> line_constraint(const Json& object,
+                                                      const std::string& place) {
+  ConstraintSpec spec;
+  if (const Json* schema = json_find(object, "json_schema")) {
+    spec.kind = ConstraintSpec::Kind::kJsonSchema;
+    spec.text = dump_json(*schema);
+    return spec;
+  }
+  for (const auto& [key, kind] : {std::pair("regex", ConstraintSpec::Kind::kRegex),
+                                  std::pair("grammar", ConstraintSpec::Kind::kGbnf)}) {
+    if (json_find(object, key) == nullptr) continue;
+    auto text = json_field<std::string>(object, key);
+    if (!text) return std::unexpected(text.error().in(place));
+    spec.kind = kind;
+    spec.text = std::move(*text);
+    return spec;
+  }
+  return std::nullopt;
+}
+
+// What --grammar, --json-schema or --regex ask of every reply.
+Result<std::optional<ConstraintSpec>> common_constraint(const GenerateOptions& options) {
+  ConstraintSpec spec;
+  if (!options.regex.empty()) {
+    spec.kind = ConstraintSpec::Kind::kRegex;
+    spec.text = options.regex;
+    return spec;
+  }
+  const bool schema = !options.schema_file.empty();
+  if (!schema && options.grammar_file.empty()) return std::nullopt;
+  spec.kind = schema ? ConstraintSpec::Kind::kJsonSchema : ConstraintSpec::Kind::kGbnf;
+  WEFT_ASSIGN(spec.text, read_file(schema ? options.schema_file : options.grammar_file));
+  return spec;
+}
+
 // One line of a prompts file: plain text, or {"prompt": ...} or {"messages": [...]}.
 Result<Prompt> parse_line(const GenerateOptions& options, const std::string& line,
                           const std::string& place) {
@@ -63,6 +104,7 @@ Result<Prompt> parse_line(const GenerateOptions& options, const std::string& lin
     prompt.text = line;
   } else {
     WEFT_ASSIGN(const Json object, parse_json(line, place));
+    WEFT_ASSIGN(prompt.constraint, line_constraint(object, place));
     if (object.contains("messages")) {
       if (!options.chat) {
         return fail(ErrorCode::kInvalidArgument, "{}: \"messages\" needs --chat", place);
@@ -245,12 +287,25 @@ Result<int> run(const GenerateOptions& options) {
   Printer printer(options, prompts.size() * per_prompt);
   Timing timing;
   std::vector<serve::GenerationRequest> requests;
-  for (const Prompt& prompt : prompts) {
+  WEFT_ASSIGN(const auto common, common_constraint(options));
+  std::shared_ptr<const serve::constrain::Constraint> shared;
+  if (common) {
+    WEFT_ASSIGN(shared, serve::constrain::make_constraint(*common, engine.token_trie()));
+  }
+  for (std::size_t p = 0; p < prompts.size(); ++p) {
+    const Prompt& prompt = prompts[p];
     WEFT_ASSIGN(const std::vector<model::TokenId> ids, encode_prompt(model, prompt));
+    auto constraint = shared;
+    if (prompt.constraint) {
+      auto own = serve::constrain::make_constraint(*prompt.constraint, engine.token_trie());
+      if (!own) return std::unexpected(own.error().in(fmt::format("prompt {}", p)));
+      constraint = std::move(*own);
+    }
     for (std::size_t k = 0; k < per_prompt; ++k) {
       serve::GenerationRequest request;
       request.prompt = ids;
       request.sampling = options.sampling;
+      request.sampling.constraint = constraint;
       request.sampling.stream = k;
       timing.prompt_tokens += static_cast<std::int64_t>(ids.size());
       const std::size_t index = requests.size();
@@ -325,6 +380,14 @@ void add_generate_command(CLI::App& app, int& exit_code) {
   command->add_option("--seed", sampling.seed, "equal seeds give equal replies");
   command->add_option("--stop", sampling.stop, "end the reply before this text (repeatable)")
       ->take_all();
+  auto* grammar = command->add_option("--grammar", options->grammar_file,
+                                      "replies follow the GBNF grammar in this file");
+  auto* schema = command->add_option("--json-schema", options->schema_file,
+                                     "replies are JSON that fulfils the schema in this file");
+  auto* regex = command->add_option("--regex", options->regex,
+                                    "replies match this regular expression as a whole");
+  grammar->excludes(schema)->excludes(regex);
+  schema->excludes(regex);
   command->add_flag("--ignore-eos", sampling.ignore_eos, "go on to --max-tokens");
   command
       ->add_option("--logprobs", sampling.top_logprobs,

@@ -80,6 +80,8 @@ struct Engine::Impl {
   ThreadPool& pool;
   const std::int64_t vocab_size;
   std::vector<model::TokenId> eos;
+  std::once_flag trie_once;
+  std::shared_ptr<const constrain::TokenTrie> trie;
 
   // The engine thread's own.
   Batcher batcher;
@@ -117,6 +119,17 @@ Status Engine::Impl::check(const GenerationRequest& request) const {
     if (id < 0 || id >= vocab_size) {
       return fail(ErrorCode::kInvalidArgument,
                   "prompt token {} is outside the vocabulary of {} tokens", id, vocab_size);
+    }
+  }
+  if (const auto& constraint = request.sampling.constraint) {
+    if (request.sampling.ignore_eos) {
+      return fail(ErrorCode::kInvalidArgument,
+                  "ignore_eos goes against a constraint, which says where the reply ends");
+    }
+    if (constraint->trie().vocab_size() != vocab_size) {
+      return fail(ErrorCode::kInvalidArgument,
+                  "the constraint was made for a vocabulary of {} tokens, the model has {}",
+                  constraint->trie().vocab_size(), vocab_size);
     }
   }
   if (!tokenizer && !request.sampling.stop.empty()) {
@@ -175,8 +188,13 @@ void Engine::Impl::advance(Sequence& sequence, SampledToken token) {
   event.request = sequence.id;
   if (token.token < 0) {
     event.finish = FinishReason::kError;
+    event.error = sequence.constraint_error;
+  }
+  if (token.token < 0 && event.error.empty()) {
     event.error = "the model gave no finite logit at position " + std::to_string(sequence.size()) +
                   ": its weights are damaged, or its activations overflow";
+  }
+  if (token.token < 0) {
     // The sequence must outlive its event.
     const auto ended = batcher.remove(sequence.id);
     if (sequence.request.on_event) sequence.request.on_event(event);
@@ -187,6 +205,14 @@ void Engine::Impl::advance(Sequence& sequence, SampledToken token) {
   const model::TokenId id = token.token;
   sequence.tokens.push_back(id);
   event.token = std::move(token);
+  if (sequence.constraint && !sequence.constraint->accept(id)) {
+    event.token = {};
+    event.finish = FinishReason::kError;
+    event.error = "the reply nests deeper than its grammar is followed";
+    const auto ended = batcher.remove(sequence.id);
+    if (ended->request.on_event) ended->request.on_event(event);
+    return;
+  }
   const bool ends = !params.ignore_eos && std::ranges::find(eos, id) != eos.end();
   if (tokenizer) {
     if (!sequence.decoder) {
@@ -196,7 +222,8 @@ void Engine::Impl::advance(Sequence& sequence, SampledToken token) {
     }
     if (!ends) event.text = sequence.stop.push(sequence.decoder->push(id));
   }
-  if (ends || sequence.stop.stopped()) {
+  const bool whole = sequence.constraint && sequence.constraint->complete();
+  if (ends || whole || sequence.stop.stopped()) {
     event.finish = FinishReason::kStop;
   } else if (sequence.reply_tokens() >= params.max_tokens || sequence.size() >= max_context) {
     event.finish = FinishReason::kLength;
@@ -233,11 +260,20 @@ bool Engine::Impl::step() {
       static_cast<std::int64_t>(sampling.size()), 1, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t i = begin; i < end; ++i) {
           const auto at = static_cast<std::size_t>(i);
-          const Sequence& sequence = *sampling[at];
+          Sequence& sequence = *sampling[at];
+          std::span<const std::uint64_t> allowed;
+          if (sequence.constraint) {
+            const auto mask = sequence.constraint->allowed();
+            if (!mask) {
+              sequence.constraint_error = mask.error().message;
+              continue;
+            }
+            allowed = *mask;
+          }
           sampled[at] = sample(std::span(logits).subspan(at * static_cast<std::size_t>(vocab_size),
                                                          static_cast<std::size_t>(vocab_size)),
                                sequence.request.sampling, sequence.prompt(), sequence.reply(),
-                               sequence.size());
+                               sequence.size(), allowed);
         }
       });
   for (std::size_t i = 0; i < sampling.size(); ++i) advance(*sampling[i], std::move(sampled[i]));
@@ -360,6 +396,15 @@ EngineStats Engine::stats() const {
 }
 
 std::int64_t Engine::max_context() const { return impl_->max_context; }
+
+std::shared_ptr<const constrain::TokenTrie> Engine::token_trie() const {
+  if (!impl_->tokenizer) return nullptr;
+  std::call_once(impl_->trie_once, [this] {
+    impl_->trie = std::make_shared<const constrain::TokenTrie>(*impl_->tokenizer, impl_->vocab_size,
+                                                               impl_->eos);
+  });
+  return impl_->trie;
+}
 
 Result<std::vector<Completion>> generate(Engine& engine, std::vector<GenerationRequest> requests) {
   std::vector<Completion> completions(requests.size());

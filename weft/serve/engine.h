@@ -16,6 +16,10 @@
 
 namespace weft::serve {
 
+namespace constrain {
+class TokenTrie;
+}
+
 enum class FinishReason { kNone, kStop, kLength, kCancelled, kError };
 std::string_view to_string(FinishReason reason);  // "stop", "length", ...
 
@@ -97,6 +101,9 @@ class Engine {
   EngineStats stats() const;
   // The longest prompt plus reply.
   std::int64_t max_context() const;
+  // The vocabulary as constraints need it; made at the first call (some 50 ms). Null
+  // without a tokenizer.
+  std::shared_ptr<const constrain::TokenTrie> token_trie() const;
 
  private:
   struct Impl;

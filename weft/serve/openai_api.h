@@ -10,6 +10,7 @@
 
 #include "weft/base/json.h"
 #include "weft/base/result.h"
+#include "weft/serve/constrain/constraint.h"
 #include "weft/serve/sampling.h"
 
 namespace weft::serve {
@@ -49,6 +50,9 @@ struct ApiRequest {
   std::int64_t n = 1;
   bool stream = false, include_usage = false;
   bool want_logprobs = false;
+  // Of response_format, guided_*, structured_outputs or grammar, and which of them.
+  std::optional<constrain::ConstraintSpec> constraint;
+  std::string constraint_field;
   // /v1/completions
   std::vector<ApiPrompt> prompts;
   bool echo = false;
@@ -59,7 +63,7 @@ struct ApiRequest {
 };
 
 // `body` is the request's text. Unknown fields are ignored; fields that Weft knows
-// and does not do (response_format of JSON, tool_choice "required", suffix) are
+// and does not do (tool_choice "required", suffix) are
 // refused by name rather than ignored.
 ApiResult<ApiRequest> parse_completion_request(std::string_view body);
 ApiResult<ApiRequest> parse_chat_request(std::string_view body);

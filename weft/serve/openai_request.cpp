@@ -151,13 +151,6 @@ void read_logit_bias(Fields& fields, std::vector<std::pair<model::TokenId, float
 }
 
 void refuse_unsupported(Fields& fields) {
-  if (const Json* format = fields.find("response_format")) {
-    const Json* type = format->is_object() ? json_find(*format, "type") : nullptr;
-    if (type == nullptr || *type != "text") {
-      return fields.fail("response_format",
-                         "'response_format' other than {\"type\": \"text\"} is not supported yet");
-    }
-  }
   if (const Json* choice = fields.find("tool_choice");
       choice != nullptr && *choice != "none" && *choice != "auto") {
     return fields.fail("tool_choice",
@@ -168,6 +161,98 @@ void refuse_unsupported(Fields& fields) {
     if (value != nullptr && !(value->is_string() && value->get<std::string>().empty())) {
       return fields.fail(key, fmt::format("'{}' is not supported", key));
     }
+  }
+}
+
+using constrain::ConstraintSpec;
+
+void set_constraint(Fields& fields, ApiRequest& out, const std::string& field,
+                    ConstraintSpec spec) {
+  if (out.constraint) {
+    return fields.fail(field, fmt::format("'{}' and '{}' both say what the reply may be; give one",
+                                          out.constraint_field, field));
+  }
+  out.constraint = std::move(spec);
+  out.constraint_field = field;
+}
+
+// A schema, expression, grammar or list of choices under `key`, as `field` in errors.
+void read_guide(Fields& fields, const Json* value, const std::string& field,
+                ConstraintSpec::Kind kind, ApiRequest& out) {
+  if (value == nullptr) return;
+  ConstraintSpec spec;
+  spec.kind = kind;
+  if (kind == ConstraintSpec::Kind::kJsonSchema) {
+    if (value->is_string()) {
+      spec.text = value->get<std::string>();
+    } else if (value->is_object() || value->is_boolean()) {
+      spec.text = dump_json(*value);
+    } else {
+      return fields.fail(field,
+                         fmt::format("'{}' must be a JSON schema, not {}", field, type_of(*value)));
+    }
+  } else if (kind == ConstraintSpec::Kind::kChoice) {
+    if (!value->is_array()) return fields.fail(field, fmt::format("'{}' must be an array", field));
+    for (const auto& each : *value) {
+      if (!each.is_string())
+        return fields.fail(field, fmt::format("'{}' must hold strings", field));
+      spec.choices.push_back(each.get<std::string>());
+    }
+  } else {
+    if (!value->is_string())
+      return fields.fail(field,
+                         fmt::format("'{}' must be a string, not {}", field, type_of(*value)));
+    spec.text = value->get<std::string>();
+  }
+  set_constraint(fields, out, field, std::move(spec));
+}
+
+void read_response_format(Fields& fields, ApiRequest& out) {
+  const Json* format = fields.find("response_format");
+  if (format == nullptr) return;
+  const Json* type = format->is_object() ? json_find(*format, "type") : nullptr;
+  if (type == nullptr || !type->is_string()) {
+    return fields.fail("response_format", "'response_format' must be an object with a 'type'");
+  }
+  if (*type == "text") return;
+  if (*type == "json_object") return set_constraint(fields, out, "response_format", {});
+  if (*type != "json_schema") {
+    return fields.fail("response_format",
+                       fmt::format("'response_format.type' is '{}'; it must be text, json_object "
+                                   "or json_schema",
+                                   type->get<std::string>().substr(0, 40)));
+  }
+  const Json* outer = json_find(*format, "json_schema");
+  const Json* schema =
+      outer != nullptr && outer->is_object() ? json_find(*outer, "schema") : nullptr;
+  if (schema == nullptr) {
+    return fields.fail("response_format", "'response_format.json_schema.schema' is missing");
+  }
+  read_guide(fields, schema, "response_format", ConstraintSpec::Kind::kJsonSchema, out);
+}
+
+// OpenAI's field, vLLM's and llama.cpp's.
+void read_constraint(Fields& fields, ApiRequest& out) {
+  using Kind = ConstraintSpec::Kind;
+  read_response_format(fields, out);
+  read_guide(fields, fields.find("guided_json"), "guided_json", Kind::kJsonSchema, out);
+  read_guide(fields, fields.find("guided_regex"), "guided_regex", Kind::kRegex, out);
+  read_guide(fields, fields.find("guided_grammar"), "guided_grammar", Kind::kGbnf, out);
+  read_guide(fields, fields.find("guided_choice"), "guided_choice", Kind::kChoice, out);
+  read_guide(fields, fields.find("grammar"), "grammar", Kind::kGbnf, out);
+  read_guide(fields, fields.find("json_schema"), "json_schema", Kind::kJsonSchema, out);
+  const Json* outputs = fields.find("structured_outputs");
+  if (outputs == nullptr) return;
+  if (!outputs->is_object())
+    return fields.fail("structured_outputs", "'structured_outputs' must be an object");
+  for (const auto& [key, kind] :
+       {std::pair("json", Kind::kJsonSchema), std::pair("regex", Kind::kRegex),
+        std::pair("grammar", Kind::kGbnf), std::pair("choice", Kind::kChoice)}) {
+    read_guide(fields, json_find(*outputs, key), fmt::format("structured_outputs.{}", key), kind,
+               out);
+  }
+  if (const Json* any = json_find(*outputs, "json_object"); any != nullptr && *any == true) {
+    set_constraint(fields, out, "structured_outputs.json_object", {});
   }
 }
 
@@ -213,6 +298,10 @@ ApiResult<ApiRequest> read_shared(const Json& body, Fields& fields) {
     fields.fail("best_of", "'best_of' other than n is not supported");
   }
   refuse_unsupported(fields);
+  read_constraint(fields, out);
+  if (out.constraint && s.ignore_eos) {
+    fields.fail("ignore_eos", "'ignore_eos' goes against a constraint on the reply");
+  }
   if (fields.error()) return std::unexpected(*fields.error());
   (void)body;
   return out;

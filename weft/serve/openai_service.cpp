@@ -344,6 +344,14 @@ void OpenAiService::generate(const std::shared_ptr<HttpExchange>& exchange, bool
   auto prompts = encode(*request, chat);
   if (!prompts) return refuse(prompts.error());
   if (const auto fits = fit_context(*request, *prompts); !fits) return refuse(fits.error());
+  if (request->constraint) {
+    auto constraint = constrain::make_constraint(*request->constraint, engine_.token_trie());
+    if (!constraint) {
+      return refuse(
+          {400, constraint.error().message, request->constraint_field, "invalid_constraint"});
+    }
+    request->sampling.constraint = std::move(*constraint);
+  }
   request->sampling.seed =
       request->seed ? static_cast<std::uint64_t>(*request->seed)
                     : (std::uint64_t{std::random_device{}()} << 32U) | std::random_device{}();

@@ -96,6 +96,20 @@ void penalise(std::span<float> logits, const SamplingParams& p, std::span<const 
   }
 }
 
+// Copies the allowed logits to `to`, -infinity elsewhere. `to` may be `from`.
+void keep_allowed(std::span<const float> from, std::span<const std::uint64_t> allowed,
+                  std::span<float> to) {
+  constexpr std::size_t kBits = 64;
+  for (std::size_t begin = 0; begin < from.size(); begin += kBits) {
+    const std::size_t count = std::min(kBits, from.size() - begin);
+    const std::uint64_t word = begin / kBits < allowed.size() ? allowed[begin / kBits] : 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      to[begin + i] =
+          ((word >> i) & 1U) != 0 ? from[begin + i] : -std::numeric_limits<float>::infinity();
+    }
+  }
+}
+
 // Eight floats that the compiler keeps in vector registers at any level.
 using Lanes = float __attribute__((vector_size(32)));
 constexpr std::size_t kLanes = 8;
@@ -289,7 +303,7 @@ TokenId choose(std::span<const float> logits, const SamplingParams& params, std:
 
 SampledToken sample(std::span<const float> logits, const SamplingParams& params,
                     std::span<const TokenId> prompt, std::span<const TokenId> reply,
-                    std::int64_t position) {
+                    std::int64_t position, std::span<const std::uint64_t> allowed) {
   thread_local Space space;
   SampledToken sampled;
   std::span<const float> scores = logits;
@@ -297,6 +311,11 @@ SampledToken sample(std::span<const float> logits, const SamplingParams& params,
     // choose() may overwrite `adjusted` only after it has read each logit.
     space.adjusted.assign(logits.begin(), logits.end());
     penalise(space.adjusted, params, prompt, reply, space.history);
+    scores = space.adjusted;
+  }
+  if (!allowed.empty()) {
+    space.adjusted.resize(logits.size());
+    keep_allowed(scores, allowed, space.adjusted);
     scores = space.adjusted;
   }
   sampled.token = choose(scores, params, position, space);

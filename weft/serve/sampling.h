@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -12,6 +13,10 @@
 #include "weft/model/tokenizer.h"
 
 namespace weft::serve {
+
+namespace constrain {
+class Constraint;
+}
 
 inline constexpr std::int64_t kMaxTopLogprobs = 1000;
 
@@ -33,6 +38,9 @@ struct SamplingParams {
   std::vector<std::pair<model::TokenId, float>> logit_bias;
   std::int64_t top_logprobs = -1;  // -1 = no log-probabilities, 0 = the sampled token's only
   bool ignore_eos = false;
+  // What the reply may be; null = anything. The reply ends where nothing can be added.
+  // docs/constrained-output.md.
+  std::shared_ptr<const constrain::Constraint> constraint;
 };
 Status validate(const SamplingParams& params);  // names the field
 
@@ -52,7 +60,8 @@ struct SampledToken {
 //   1. repetition_penalty on every distinct token of prompt and reply (a positive
 //      logit is divided by it, another one multiplied), then frequency_penalty times
 //      the count and presence_penalty once for every token of the reply, then
-//      logit_bias;
+//      logit_bias; then tokens whose bit in `allowed` is not set are taken out (empty =
+//      all are allowed), so what is left keeps its proportions;
 //   2. temperature 0: the largest logit; else division by the temperature;
 //   3. top_k: the k largest logits (lowest ids among equals);
 //   4. top_p: of those, renormalised, the smallest set of most probable tokens whose
@@ -63,10 +72,11 @@ struct SampledToken {
 //      probability when 3 or 4 is on). u is draw number `position` of the stream
 //      (seed, kSample, stream), where `position` is that of the new token in its
 //      sequence. So a token depends on its own row, history and coordinates alone.
-// A row without any number in it (NaN throughout: damaged weights) gives token -1.
+// A row without any number in it (NaN throughout: damaged weights, or nothing but
+// -infinity among what is allowed) gives token -1.
 // Safe to call from many threads.
 SampledToken sample(std::span<const float> logits, const SamplingParams& params,
                     std::span<const model::TokenId> prompt, std::span<const model::TokenId> reply,
-                    std::int64_t position);
+                    std::int64_t position, std::span<const std::uint64_t> allowed = {});
 
 }  // namespace weft::serve

@@ -2,12 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "weft/model/tokenizer.h"
+#include "weft/serve/constrain/constraint.h"
 #include "weft/serve/engine.h"
 #include "weft/serve/prefix_cache.h"
 #include "weft/serve/stop_matcher.h"
@@ -30,12 +33,18 @@ struct Sequence {
   bool counted = false;                     // its prompt is in the statistics
   std::optional<model::StreamDecoder> decoder;
   StopMatcher stop;
+  std::unique_ptr<constrain::ConstraintState> constraint;  // null = the reply is free
+  std::string constraint_error;                            // why it cannot go on
 
   explicit Sequence(GenerationRequest from)
       : request(std::move(from)),
         tokens(request.prompt),
         prompt_tokens(static_cast<std::int64_t>(request.prompt.size())),
-        stop(request.sampling.stop) {}
+        stop(request.sampling.stop) {
+    if (request.sampling.constraint) {
+      constraint = std::make_unique<constrain::ConstraintState>(request.sampling.constraint);
+    }
+  }
 
   std::int64_t size() const { return static_cast<std::int64_t>(tokens.size()); }
   std::int64_t remaining() const { return size() - computed; }
