@@ -99,6 +99,16 @@ std::vector<float> all_operators(std::int64_t rows, std::int64_t n, ThreadPool& 
   }
   log_sum_exp(x.data(), rows, n, 0.7F, a.data(), b.data(), pool);
   keep(a), keep(b);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    std::int64_t first = 0;
+    const float peak = largest_logit(x.data() + row * n, n, 0.7F, &first);
+    std::vector<float> weights(static_cast<std::size_t>(n));
+    std::vector<double> running(static_cast<std::size_t>((n + kSoftmaxBlock - 1) / kSoftmaxBlock));
+    const float sum =
+        softmax_weights(x.data() + row * n, n, 0.7F, peak, 0.01F, weights.data(), running.data());
+    keep(weights), keep({peak, static_cast<float>(first), sum});
+    for (double s : running) keep({static_cast<float>(s)});
+  }
   return all;
 }
 
@@ -152,6 +162,38 @@ TEST(Ops, AreNearTheDoubleResults) {
   EXPECT_NEAR(largest, top / 0.5, 1e-5);
   EXPECT_NEAR(lse, top / 0.5 + std::log(sum), 1e-5);
   EXPECT_NEAR(log_prob(x.data(), n, 0.5F, 3), x[3] / 0.5 - (top / 0.5 + std::log(sum)), 2e-5);
+}
+
+// What sampling and log_sum_exp share: one sum, and NaNs that count for nothing.
+TEST(Ops, SoftmaxWeightsSumToTheLogSumExp) {
+  ThreadPool pool(1);
+  std::mt19937 random(6);
+  for (std::int64_t n : {1, 17, 256, 300, 1000}) {
+    auto x = random_floats(random, n, 5.0F);
+    const float temperature = 0.8F, inverse = 1.0F / temperature;
+    float top = 0.0F, lse = 0.0F;
+    log_sum_exp(x.data(), 1, n, temperature, &top, &lse, pool);
+    std::int64_t first = -1;
+    const float peak = largest_logit(x.data(), n, inverse, &first);
+    EXPECT_EQ(peak, top);
+    EXPECT_EQ(first, std::ranges::max_element(x) - x.begin());
+    std::vector<float> weights(static_cast<std::size_t>(n));
+    std::vector<double> running(static_cast<std::size_t>((n + kSoftmaxBlock - 1) / kSoftmaxBlock));
+    const float sum =
+        softmax_weights(x.data(), n, inverse, peak, 0.25F, weights.data(), running.data());
+    EXPECT_EQ(top + log_f32(sum), lse);
+    double total = 0.0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const float e = exp_f32(x[i] * inverse - peak);
+      EXPECT_EQ(weights[i], e >= 0.25F ? e : 0.0F);
+      total += double{weights[i]};
+    }
+    EXPECT_NEAR(running.back(), total, 1e-5 * total);
+    x[0] = std::numeric_limits<float>::quiet_NaN();
+    EXPECT_EQ(largest_logit(x.data(), n, inverse, &first) > -1e30F, n > 1);
+    softmax_weights(x.data(), n, inverse, peak, 0.0F, weights.data(), running.data());
+    EXPECT_EQ(weights[0], 0.0F);
+  }
 }
 
 model::ModelConfig rope_config(std::int64_t head_dim) {

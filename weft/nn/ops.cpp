@@ -79,6 +79,17 @@ float log_prob(const float* logits, std::int64_t n, float temperature, std::int6
   return logits[token] * inverse - (top + log_f32(sum));
 }
 
+float largest_logit(const float* logits, std::int64_t n, float inv_temperature,
+                    std::int64_t* index) {
+  return row_kernels().largest_logit(logits, n, inv_temperature, index);
+}
+
+static_assert(kSoftmaxBlock == kSoftmaxBlockLogits);
+float softmax_weights(const float* logits, std::int64_t n, float inv_temperature, float peak,
+                      float least, float* weights, double* running) {
+  return row_kernels().softmax_weights(logits, n, inv_temperature, peak, least, weights, running);
+}
+
 void exp_f32(const float* x, std::int64_t n, float* y) { row_kernels().exp(x, n, y); }
 
 // The same operations as exp() in cpu/transcendental_lanes.h, in the same order.

@@ -46,6 +46,20 @@ void log_sum_exp(const float* logits, std::int64_t rows, std::int64_t n, float t
 // trainer both compute it.
 float log_prob(const float* logits, std::int64_t n, float temperature, std::int64_t token);
 
+// The largest of n logits, each multiplied by the rounded inverse temperature; NaNs
+// are left out (-infinity if there is nothing else). `index`, if not null, takes the
+// first place that has it.
+float largest_logit(const float* logits, std::int64_t n, float inv_temperature,
+                    std::int64_t* index);
+// One pass over the exponentials e = exp(logit * inv_temperature - peak): gives their
+// lane sum, so that peak + log of it is log_sum_exp's to the bit. A weight is e, or 0
+// where e is below `least`, not a normal number, or NaN. `weights` (or null) takes
+// them, `running` (or null) the sum of all weights so far after each block of
+// kSoftmaxBlock logits; within a block by lanes in f32, over blocks in f64.
+inline constexpr std::int64_t kSoftmaxBlock = 256;
+float softmax_weights(const float* logits, std::int64_t n, float inv_temperature, float peak,
+                      float least, float* weights, double* running);
+
 // Our transcendentals, one value at a time (the vector forms give the same bits
 // at the same level).
 float exp_f32(float x);

@@ -46,13 +46,13 @@ Status validate(const SamplingParams& p) {
 
 namespace {
 
-constexpr std::size_t kBlock = 256;   // tokens between two running sums of the draw
-constexpr float kFarBelow = -100.0F;  // its exponential counts as 0
+constexpr auto kBlock = static_cast<std::size_t>(nn::kSoftmaxBlock);
 
 // Working space of one thread; its contents do not outlive a call.
 struct Space {
-  std::vector<float> adjusted;  // logits after penalties, or their exponentials
-  std::vector<double> block_sums;
+  std::vector<float> adjusted;  // logits after penalties
+  std::vector<float> weights;
+  std::vector<double> sums;  // of the weights, after each block
   std::vector<TokenId> history;
   std::vector<TokenLogprob> candidates;  // here `logprob` is a logit or a probability
 };
@@ -110,33 +110,6 @@ void keep_allowed(std::span<const float> from, std::span<const std::uint64_t> al
   }
 }
 
-// Eight floats that the compiler keeps in vector registers at any level.
-using Lanes = float __attribute__((vector_size(32)));
-constexpr std::size_t kLanes = 8;
-
-// The largest logit that is a number, or -infinity.
-float largest(std::span<const float> logits) {
-  const float lowest = -std::numeric_limits<float>::infinity();
-  Lanes a, b;
-  for (std::size_t lane = 0; lane < kLanes; ++lane) a[lane] = b[lane] = lowest;
-  std::size_t i = 0;
-  for (; i + 2 * kLanes <= logits.size(); i += 2 * kLanes) {
-    Lanes x, y;
-    __builtin_memcpy(&x, logits.data() + i, sizeof x);
-    __builtin_memcpy(&y, logits.data() + i + kLanes, sizeof y);
-    a = x > a ? x : a;  // a NaN compares false and leaves `a`
-    b = y > b ? y : b;
-  }
-  float best = lowest;
-  for (std::size_t lane = 0; lane < kLanes; ++lane) best = std::max({best, a[lane], b[lane]});
-  for (; i < logits.size(); ++i) best = logits[i] > best ? logits[i] : best;
-  return best;
-}
-
-TokenId first_equal(std::span<const float> logits, float value) {
-  return static_cast<TokenId>(std::ranges::find(logits, value) - logits.begin());
-}
-
 bool more_probable(const TokenLogprob& a, const TokenLogprob& b) {
   return a.logprob > b.logprob || (a.logprob == b.logprob && a.token < b.token);
 }
@@ -183,21 +156,30 @@ TokenId draw_sorted(std::span<const TokenLogprob> candidates, float u) {
 }
 
 // Draws in order of ids. `sums` holds the running sums at the end of each block.
-TokenId draw_by_id(std::span<const float> weights, std::span<const double> sums, float u) {
+// The weights of the one block that the draw falls into are computed again: cheaper
+// than keeping those of all.
+TokenId draw_by_id(std::span<const float> logits, float inverse, float peak, float least,
+                   std::span<const double> sums, float u) {
   const double target = static_cast<double>(u) * sums.back();
   const auto block =
       static_cast<std::size_t>(std::ranges::upper_bound(sums, target) - sums.begin());
   const std::size_t begin = std::min(block, sums.size() - 1) * kBlock;
+  const std::size_t count = std::min(logits.size() - begin, kBlock);
+  float weights[kBlock];
+  nn::softmax_weights(logits.data() + begin, static_cast<std::int64_t>(count), inverse, peak, least,
+                      weights, nullptr);
   double running = begin == 0 ? 0.0 : sums[begin / kBlock - 1];
-  auto chosen = static_cast<TokenId>(begin);
-  for (std::size_t i = begin; i < std::min(weights.size(), begin + kBlock); ++i) {
+  std::size_t chosen = begin;
+  for (std::size_t i = 0; i < count; ++i) {
     if (weights[i] == 0.0F) continue;
-    chosen = static_cast<TokenId>(i);
+    chosen = begin + i;
     running += static_cast<double>(weights[i]);
     if (running > target) break;
   }
-  return chosen;
+  return static_cast<TokenId>(chosen);
 }
+
+bool less_probable(const TokenLogprob& a, const TokenLogprob& b) { return more_probable(b, a); }
 
 // Keeps the nucleus of `candidates` (sorted, weights relative to the largest).
 void cut_top_p(std::vector<TokenLogprob>& candidates, float top_p, double total) {
@@ -212,89 +194,72 @@ void cut_top_p(std::vector<TokenLogprob>& candidates, float top_p, double total)
   }
 }
 
+// The same of candidates in any order, which are taken from a heap one by one: a
+// nucleus is far smaller than its vocabulary. Leaves it sorted.
+void take_top_p(std::vector<TokenLogprob>& candidates, float top_p, double total) {
+  const double enough = static_cast<double>(top_p) * total;
+  std::ranges::make_heap(candidates, less_probable);
+  double running = 0.0;
+  auto end = candidates.end();
+  while (end != candidates.begin() && !(running >= enough)) {
+    std::ranges::pop_heap(candidates.begin(), end, less_probable);
+    running += static_cast<double>((--end)->logprob);
+  }
+  candidates.erase(candidates.begin(), end);
+  std::ranges::reverse(candidates);
+}
+
 void cut_min_p(std::vector<TokenLogprob>& candidates, float min_p) {
   const float least = min_p * candidates.front().logprob;
   while (candidates.back().logprob < least) candidates.pop_back();
 }
 
-// out = exp((logit - max) / temperature), 0 where that is below the smallest normal
-// number, below `least`, or not a number; `sums` takes the running sum after each
-// block. `out` may be `logits`.
-void exponentials(std::span<const float> logits, float max, float temperature, float least,
-                  std::span<float> out, std::vector<double>& sums) {
-  const float inverse = 1.0F / temperature;
-  const float floor = std::max(least, std::numeric_limits<float>::min());
-  double total = 0.0;
-  sums.clear();
-  for (std::size_t begin = 0; begin < logits.size(); begin += kBlock) {
-    const std::size_t count = std::min(logits.size() - begin, kBlock);
-    const float* from = logits.data() + begin;
-    float* to = out.data() + begin;
-    Lanes sum{};
-    std::size_t i = 0;
-    for (; i + kLanes <= count; i += kLanes) {
-      Lanes x;
-      __builtin_memcpy(&x, from + i, sizeof x);
-      x = (x - max) * inverse;
-      x = x > kFarBelow ? x : Lanes{} + kFarBelow;  // also for NaN
-      __builtin_memcpy(to + i, &x, sizeof x);
-    }
-    for (; i < count; ++i) {
-      const float x = (from[i] - max) * inverse;
-      to[i] = x > kFarBelow ? x : kFarBelow;
-    }
-    nn::exp_f32(to, static_cast<std::int64_t>(count), to);
-    for (i = 0; i + kLanes <= count; i += kLanes) {
-      Lanes x;
-      __builtin_memcpy(&x, to + i, sizeof x);
-      x = x >= floor ? x : Lanes{};
-      sum += x;
-      __builtin_memcpy(to + i, &x, sizeof x);
-    }
-    for (std::size_t lane = 0; lane < kLanes; ++lane) total += static_cast<double>(sum[lane]);
-    for (; i < count; ++i) {
-      to[i] = to[i] >= floor ? to[i] : 0.0F;
-      total += static_cast<double>(to[i]);
-    }
-    sums.push_back(total);
-  }
-}
+// What a choice leaves for the log-probability: log_sum_exp's two halves.
+struct Softmax {
+  bool known = false;
+  float peak = 0.0F, sum = 0.0F;
+};
 
 TokenId choose(std::span<const float> logits, const SamplingParams& params, std::int64_t position,
-               Space& space) {
-  const float max = largest(logits);
-  if (!std::isfinite(max)) return -1;
-  if (params.temperature == 0.0F) return first_equal(logits, max);
+               Space& space, Softmax& softmax) {
+  const auto size = static_cast<std::int64_t>(logits.size());
+  const float inverse = params.temperature == 0.0F ? 1.0F : 1.0F / params.temperature;
+  std::int64_t first = 0;
+  const float peak = nn::largest_logit(logits.data(), size, inverse, &first);
+  if (!std::isfinite(peak)) return -1;
+  if (params.temperature == 0.0F) return static_cast<TokenId>(first);
   const float u = uniform(params, position);
   auto& candidates = space.candidates;
   if (params.top_k > 0) {
     select_largest(logits, params.top_k, candidates);
     double total = 0.0;
     for (TokenLogprob& c : candidates) {
-      c.logprob = nn::exp_f32((c.logprob - max) * (1.0F / params.temperature));
+      c.logprob = nn::exp_f32(c.logprob * inverse - peak);
       total += static_cast<double>(c.logprob);
     }
     if (params.top_p < 1.0F) cut_top_p(candidates, params.top_p, total);
     cut_min_p(candidates, params.min_p);
     return draw_sorted(candidates, u);
   }
-  space.adjusted.resize(logits.size());
-  const std::span<float> weights(space.adjusted);
   const bool by_id = params.top_p == 1.0F;
-  exponentials(logits, max, params.temperature, by_id ? params.min_p : 0.0F, weights,
-               space.block_sums);
-  if (by_id) return draw_by_id(weights, space.block_sums, u);
-  const double total = space.block_sums.back();
+  const float least = by_id ? params.min_p : 0.0F;
+  space.sums.resize((logits.size() + kBlock - 1) / kBlock);
+  if (!by_id) space.weights.resize(logits.size());
+  const float sum = nn::softmax_weights(logits.data(), size, inverse, peak, least,
+                                        by_id ? nullptr : space.weights.data(), space.sums.data());
+  softmax = {true, peak, sum};
+  if (by_id) return draw_by_id(logits, inverse, peak, least, space.sums, u);
+  const double total = space.sums.back();
   // Tokens below this hold less than 1 - top_p together: the nucleus is without them.
-  const auto least = static_cast<float>((1.0 - static_cast<double>(params.top_p)) * total /
-                                        static_cast<double>(weights.size()) * 0.5);
+  const auto small = static_cast<float>((1.0 - static_cast<double>(params.top_p)) * total /
+                                        static_cast<double>(logits.size()) * 0.5);
   candidates.clear();
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    if (weights[i] >= least && weights[i] > 0.0F)
-      candidates.push_back({static_cast<TokenId>(i), weights[i]});
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    if (space.weights[i] >= small && space.weights[i] > 0.0F) {
+      candidates.push_back({static_cast<TokenId>(i), space.weights[i]});
+    }
   }
-  std::ranges::sort(candidates, more_probable);
-  cut_top_p(candidates, params.top_p, total);
+  take_top_p(candidates, params.top_p, total);
   cut_min_p(candidates, params.min_p);
   return draw_sorted(candidates, u);
 }
@@ -308,7 +273,6 @@ SampledToken sample(std::span<const float> logits, const SamplingParams& params,
   SampledToken sampled;
   std::span<const float> scores = logits;
   if (penalised(params)) {
-    // choose() may overwrite `adjusted` only after it has read each logit.
     space.adjusted.assign(logits.begin(), logits.end());
     penalise(space.adjusted, params, prompt, reply, space.history);
     scores = space.adjusted;
@@ -318,11 +282,16 @@ SampledToken sample(std::span<const float> logits, const SamplingParams& params,
     keep_allowed(scores, allowed, space.adjusted);
     scores = space.adjusted;
   }
-  sampled.token = choose(scores, params, position, space);
+  Softmax softmax;
+  sampled.token = choose(scores, params, position, space, softmax);
   if (sampled.token < 0 || params.top_logprobs < 0) return sampled;
   const float temperature = params.temperature == 0.0F ? 1.0F : params.temperature;
   const auto size = static_cast<std::int64_t>(logits.size());
-  sampled.logprob = nn::log_prob(logits.data(), size, temperature, sampled.token);
+  // The very sum of nn::log_prob, unless the scores were penalised.
+  sampled.logprob = softmax.known && scores.data() == logits.data()
+                        ? logits[static_cast<std::size_t>(sampled.token)] * (1.0F / temperature) -
+                              (softmax.peak + nn::log_f32(softmax.sum))
+                        : nn::log_prob(logits.data(), size, temperature, sampled.token);
   if (params.top_logprobs > 0) {
     select_largest(logits, params.top_logprobs, space.candidates);
     for (const TokenLogprob& c : space.candidates) {

@@ -32,6 +32,8 @@ constexpr std::int64_t attention_scratch_floats(std::int64_t head_dim) {
   return kAttentionItems * (6 + 32 + ((head_dim + 15) & ~std::int64_t{15}));
 }
 
+constexpr std::int64_t kSoftmaxBlockLogits = 256;  // kSoftmaxBlock of ops.h
+
 struct RowKernels {
   void (*rms_norm)(const float* x, const float* weight, float eps, std::int64_t rows,
                    std::int64_t n, float* y, float* inv_rms);
@@ -45,6 +47,11 @@ struct RowKernels {
   void (*log_sum_exp)(const float* logits, std::int64_t n, float inv_temperature, float* max,
                       float* sum);
   void (*exp)(const float* x, std::int64_t n, float* y);
+  // See largest_logit and softmax_weights in ops.h.
+  float (*largest_logit)(const float* logits, std::int64_t n, float inv_temperature,
+                         std::int64_t* index);
+  float (*softmax_weights)(const float* logits, std::int64_t n, float inv_temperature, float peak,
+                           float least, float* weights, double* running);
   void (*attention)(const AttentionChunk& chunk);
   // y[m, 16 * strips] = x[m, k] * w (+ y if accumulate), w packed in strips of
   // [k, 16]; `columns` bounds what is stored of the last strip.
