@@ -11,6 +11,7 @@
 
 #include "tests/nn/levels.h"
 #include "weft/model/weights.h"
+#include "weft/nn/cpu/int8_kernels.h"
 #include "weft/nn/isa.h"
 #include "weft/nn/matmul_backward.h"
 
@@ -357,6 +358,51 @@ TEST_P(MatmulAtLevel, Int8EqualsTheReferenceAndIsNearTheProduct) {
     matmul_reference(*w, x.data(), m, in, nullptr, z.data(), out);
     EXPECT_SAME_BITS(y, z);
     EXPECT_TRUE(std::isnan(y[0]) && std::isnan(y[out]) && !std::isnan(y[2 * out]));
+  }
+}
+
+TEST_P(MatmulAtLevel, Int8EqualsTheReferenceForEveryNumberOfRows) {
+  std::mt19937 random(14);
+  ThreadPool one(1), two(2);
+  for (DType type : kQuantised) {
+    for (std::int64_t out : {13, 80}) {
+      SCOPED_TRACE(testing::Message() << to_string(type) << " out " << out);
+      const std::int64_t in = block_elements(type) == 32 ? 160 : 512;
+      const auto blocks = random_blocks(random, type, out, in);
+      const auto w = pack_matrix({{blocks.data(), type, {out, in}}}, Compute::kInt8, one);
+      ASSERT_TRUE(w);
+      const std::int64_t most = 70, ldx = in + 3, ldy = out + 5;
+      const auto x = random_floats(random, most * ldx), bias = random_floats(random, out);
+      std::vector<float> expected(static_cast<std::size_t>(most * ldy), -7.0F);
+      matmul_reference(*w, x.data(), most, ldx, bias.data(), expected.data(), ldy);
+      for (std::int64_t m : {1, 3, 4, 7, 8, 9, 15, 16, 17, 31, 33, 64, 70}) {
+        std::vector<float> y(static_cast<std::size_t>(most * ldy), -7.0F);
+        matmul(*w, x.data(), m, ldx, bias.data(), y.data(), ldy, m % 2 == 0 ? one : two);
+        std::vector<float> first(expected.begin(), expected.begin() + m * ldy);
+        first.resize(y.size(), -7.0F);
+        EXPECT_SAME_BITS(y, first);
+      }
+    }
+  }
+}
+
+TEST(Matmul, Int8ScalesFitTheRoundedValuesBest) {
+  std::mt19937 random(15);
+  ThreadPool pool(1);
+  const auto x = random_floats(random, 3200, 2.0F);
+  std::vector<std::int8_t> q(x.size());
+  std::vector<float> scale(100);
+  std::vector<std::int32_t> sums(200);
+  quantize_row_int8(x.data(), 3200, q.data(), scale.data(), sums.data());
+  const auto error = [&](std::size_t block, double s) {
+    double sum = 0.0;
+    for (std::size_t i = block * 32; i < block * 32 + 32; ++i) sum += std::pow(x[i] - s * q[i], 2);
+    return sum;
+  };
+  for (std::size_t block = 0; block < 100; ++block) {
+    const double s = scale[block], least = error(block, s);
+    EXPECT_LE(least, error(block, s * 1.0001));
+    EXPECT_LE(least, error(block, s * 0.9999));
   }
 }
 

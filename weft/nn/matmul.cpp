@@ -167,6 +167,7 @@ void multiply_rounded(const Product& p, const std::uint16_t* x, ThreadPool& pool
               block.rows = rows;
               block.y = p.y + column;
               block.ldy = p.ldy;
+              block.stream = few && !quantised;
               const std::uint16_t* strips = block.w;
               for (std::int64_t first = 0; first < chunks; first += depth) {
                 block.chunks = std::min(depth, chunks - first);
@@ -207,25 +208,29 @@ void product_int8(const Product& p, ThreadPool& pool) {
   const Int8Kernels& kernels = int8_kernels();
   const std::int64_t k = p.w->in, blocks = k / kChunk;
   thread_local Scratch scratch;
-  // Per row: k int8, then scales and half sums.
-  const std::int64_t row_bytes = k + blocks * 12;
+  // Per row: k int8, then scales, totals and half sums.
+  const std::int64_t row_bytes = k + blocks * 16;
   auto* q = scratch.get<std::int8_t>(static_cast<std::size_t>(p.m * row_bytes));
   auto* scale = reinterpret_cast<float*>(q + p.m * k);
-  auto* sums = reinterpret_cast<std::int32_t*>(scale + p.m * blocks);
+  auto* totals = scale + p.m * blocks;
+  auto* sums = reinterpret_cast<std::int32_t*>(totals + p.m * blocks);
   pool.parallel_for(p.m, row_grain(k), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       kernels.quantize(p.x.data + row * p.x.ld, k, q + row * k, scale + row * blocks,
                        sums + row * blocks * 2);
     }
+    for (std::int64_t i = begin * blocks; i < end * blocks; ++i) {
+      totals[i] = scale[i] * static_cast<float>(sums[2 * i] + sums[2 * i + 1]);
+    }
   });
   const std::vector<Panel> panels = panels_of(*p.w, 4, 0);
-  run_units(p, panels, 256, pool, [&](const Panel& panel, std::int64_t row, std::int64_t rows) {
+  run_units(p, panels, 512, pool, [&](const Panel& panel, std::int64_t row, std::int64_t rows) {
     const Part& part = *panel.part;
     const std::int64_t column = part.first_row + panel.first * kStrip;
     kernels.product(
         {quant_format(part.dtype), p.w->strip(part, panel.first), part.strip_bytes, panel.strips,
          std::min(part.rows - panel.first * kStrip, panel.strips * kStrip), blocks, q + row * k,
-         scale + row * blocks, sums + row * blocks * 2, rows,
+         scale + row * blocks, sums + row * blocks * 2, totals + row * blocks, rows,
          p.bias == nullptr ? nullptr : p.bias + column, p.y + row * p.ldy + column, p.ldy});
   });
 }

@@ -26,6 +26,7 @@ struct Bf16Block {
   bool accumulate;    // sums start from y
   float* y;           // of row 0 and the first column
   std::int64_t ldy;
+  bool stream = false;  // at most 64 rows, and the weights come from memory
 };
 
 // One run of rows of dw.

@@ -38,8 +38,10 @@ inline const Int8Kernels& int8_kernels() {
       return kInt8KernelsScalar;
     case Isa::kAvx2:
       return kInt8KernelsAvx2;
-    default:
+    case Isa::kAvx512:
       return kInt8KernelsAvx512;
+    default:
+      return kInt8KernelsAmx;
   }
 }
 

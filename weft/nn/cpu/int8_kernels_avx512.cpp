@@ -8,6 +8,14 @@
 namespace weft::nn {
 namespace {
 
+// Lanes i and i + 8, i and i + 4, i and i + 2, 0 and 1.
+inline float tree_sum(__m512 x) {
+  const __m256 e = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+  const __m128 f = _mm_add_ps(_mm256_castps256_ps128(e), _mm256_extractf128_ps(e, 1));
+  const __m128 g = _mm_add_ps(f, _mm_movehl_ps(f, f));
+  return _mm_cvtss_f32(_mm_add_ss(g, _mm_shuffle_ps(g, g, 1)));
+}
+
 void quantize_avx512(const float* x, std::int64_t n, std::int8_t* q, float* scale,
                      std::int32_t* sums) {
   for (std::int64_t block = 0; block * 32 < n; ++block, x += 32, q += 32, sums += 2) {
@@ -16,16 +24,23 @@ void quantize_avx512(const float* x, std::int64_t n, std::int8_t* q, float* scal
     const bool finite =
         (_mm512_fpclass_ps_mask(low, kNotFinite) | _mm512_fpclass_ps_mask(high, kNotFinite)) == 0;
     const float top = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(low), _mm512_abs_ps(high)));
-    scale[block] = finite ? top / 127.0F : __builtin_nanf("");
     const float inverse = finite && top >= 1.0e-36F ? 127.0F / top : 0.0F;
     const __m512 factor = _mm512_set1_ps(inverse);
-    __m512i a = _mm512_cvtps_epi32(_mm512_mul_ps(low, factor));
-    __m512i b = _mm512_cvtps_epi32(_mm512_mul_ps(high, factor));
-    if (!finite) a = b = _mm512_setzero_si512();
+    __m512 r = _mm512_mul_ps(low, factor), t = _mm512_mul_ps(high, factor);
+    if (!finite) r = t = _mm512_setzero_ps();
+    const __m512i a = _mm512_cvtps_epi32(r), b = _mm512_cvtps_epi32(t);
     _mm_storeu_si128(reinterpret_cast<__m128i*>(q), _mm512_cvtepi32_epi8(a));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(q + 16), _mm512_cvtepi32_epi8(b));
     sums[0] = _mm512_reduce_add_epi32(a);
     sums[1] = _mm512_reduce_add_epi32(b);
+    // Pairs of words: a in the low, b in the high halves.
+    const __m512i words = _mm512_mask_blend_epi16(0xaaaaaaaa, a, _mm512_slli_epi32(b, 16));
+    const int squares = _mm512_reduce_add_epi32(_mm512_madd_epi16(words, words));
+    const float fit = tree_sum(
+        _mm512_fmadd_ps(t, _mm512_cvtepi32_ps(b), _mm512_mul_ps(r, _mm512_cvtepi32_ps(a))));
+    scale[block] = !finite        ? __builtin_nanf("")
+                   : squares == 0 ? 0.0F
+                                  : top / 127.0F * (fit / static_cast<float>(squares));
   }
 }
 
@@ -82,8 +97,7 @@ inline void int8_rows(const Int8Block& b, const std::byte* strip, std::int64_t r
             _mm512_fmadd_ps(_mm512_cvtepi32_ps(both), _mm512_mul_ps(scale_low, x_scale), sums[r]);
       }
       if constexpr (kShifted) {
-        const float x_total = b.scale[at] * static_cast<float>(x_first + x_second);
-        sums[r] = _mm512_fmadd_ps(_mm512_load_ps(offset), _mm512_set1_ps(x_total), sums[r]);
+        sums[r] = _mm512_fmadd_ps(_mm512_load_ps(offset), _mm512_set1_ps(b.totals[at]), sums[r]);
       }
     }
     tile += f.tile_bytes;

@@ -34,7 +34,7 @@ void product_int8_lanes(const Int8Block& b) {
             }
           }
         }
-        const float x_total = x_scale * static_cast<float>(x_sums[0] + x_sums[1]);
+        const float x_total = b.totals[row * b.blocks + block];
         for (int lane = 0; lane < 16; ++lane) {
           const std::int32_t first = products[0][lane] - f.bias * x_sums[0];
           const std::int32_t second = products[1][lane] - f.bias * x_sums[1];
