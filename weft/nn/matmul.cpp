@@ -8,6 +8,7 @@
 #include "weft/nn/cpu/packed_matrix.h"
 #include "weft/nn/cpu/quant_pack.h"
 #include "weft/nn/matmul_backward.h"
+#include "weft/nn/share.h"
 
 namespace weft::nn {
 namespace {
@@ -51,12 +52,17 @@ void run_units(const Product& p, const std::vector<Panel>& panels, std::int64_t 
   const std::int64_t units = runs * std::ssize(panels);
   const std::int64_t work = p.m * p.w->out * p.w->in / std::max<std::int64_t>(units, 1) + 1;
   const std::int64_t grain = std::max<std::int64_t>((std::int64_t{1} << 17) / work, 1);
-  pool.parallel_for(units, grain, [&](std::int64_t begin, std::int64_t end) {
+  const auto part = [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t unit = begin; unit < end; ++unit) {
       const std::int64_t row = unit % runs * run_rows;
       body(panels[static_cast<std::size_t>(unit / runs)], row, std::min(run_rows, p.m - row));
     }
-  });
+  };
+  if (p.m <= 64) {
+    pool.parallel_for(units, grain, part);
+  } else {
+    share(pool, units, grain, part);
+  }
 }
 
 void product_f32(const Product& p, ThreadPool& pool) {
@@ -196,10 +202,9 @@ void product_bf16(const Product& p, ThreadPool& pool) {
     Product slab = p;
     slab.m = std::min(kSlab, p.m - start);
     slab.y += start * p.ldy;
-    pool.parallel_for(
-        (slab.m + 15) / 16, row_grain(16 * k), [&](std::int64_t begin, std::int64_t end) {
-          convert_rows(p.x, k, start + begin * 16, start + std::min(end * 16, slab.m), start, x);
-        });
+    share(pool, (slab.m + 15) / 16, row_grain(16 * k), [&](std::int64_t begin, std::int64_t end) {
+      convert_rows(p.x, k, start + begin * 16, start + std::min(end * 16, slab.m), start, x);
+    });
     multiply_rounded(slab, x, pool);
   }
 }
@@ -343,10 +348,10 @@ void gradients_bf16(const Gradients& g, std::span<const Piece> pieces, ThreadPoo
     kernels.convert_gradient(x.data, x.ld, piece.rows, shape.in, false, x_tiles + i * kTileElements,
                              stride);
   };
-  pool.parallel_for(count, row_grain(kChunk * (shape.out + shape.in)),
-                    [&](std::int64_t begin, std::int64_t end) {
-                      for (std::int64_t i = begin; i < end; ++i) round_piece(i);
-                    });
+  share(pool, count, row_grain(kChunk * (shape.out + shape.in)),
+        [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t i = begin; i < end; ++i) round_piece(i);
+        });
   if (g.dw != nullptr) {
     // A block of dw stays in the second-level cache (2 MiB) over all rows, beside the
     // operands of `depth` chunks of them: dw is read and written once.
@@ -357,7 +362,7 @@ void gradients_bf16(const Gradients& g, std::span<const Piece> pieces, ThreadPoo
     const std::int64_t pairs = (shape.out + 31) / 32;
     const std::int64_t grain =
         std::max<std::int64_t>((std::int64_t{1} << 17) / (count * kChunk * shape.in * 32), 1);
-    pool.parallel_for(pairs, grain, [&](std::int64_t begin, std::int64_t end) {
+    share(pool, pairs, grain, [&](std::int64_t begin, std::int64_t end) {
       const std::int64_t last = std::min(end * 32, shape.out);
       for (std::int64_t block = begin * 32; block < last; block += height) {
         for (std::int64_t first = 0; first < count; first += depth) {

@@ -3,6 +3,7 @@
 #include "weft/base/result.h"
 #include "weft/nn/cpu/ops_backward_kernels.h"
 #include "weft/nn/isa.h"
+#include "weft/nn/share.h"
 
 namespace weft::nn {
 namespace {
@@ -146,16 +147,15 @@ void attention_backward(const AttentionGradient& gradient, std::span<const Segme
       gradient.bf16 && cpu_isa() == Isa::kAmx ? attention_backward_amx : kernels().attention;
   const auto units = static_cast<std::int64_t>(first.size());
   first.push_back(static_cast<std::int64_t>(segments.size()));
-  pool.parallel_for(
-      units * gradient.kv_heads, 1, [&, attention](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t task = begin; task < end; ++task) {
-          const std::int64_t unit = task / gradient.kv_heads;
-          attention(gradient,
-                    segments.subspan(static_cast<std::size_t>(first[unit]),
-                                     static_cast<std::size_t>(first[unit + 1] - first[unit])),
-                    first[unit], task % gradient.kv_heads);
-        }
-      });
+  share(pool, units * gradient.kv_heads, 1, [&, attention](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t task = begin; task < end; ++task) {
+      const std::int64_t unit = task / gradient.kv_heads;
+      attention(gradient,
+                segments.subspan(static_cast<std::size_t>(first[unit]),
+                                 static_cast<std::size_t>(first[unit + 1] - first[unit])),
+                first[unit], task % gradient.kv_heads);
+    }
+  });
 }
 
 }  // namespace weft::nn
