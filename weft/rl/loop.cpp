@@ -413,6 +413,7 @@ Status Loop::run() {
     WEFT_ASSIGN(RunDirectory created, RunDirectory::create(options.run, config));
     directory = std::make_unique<RunDirectory>(std::move(created));
   }
+  result.run_id = directory->id();
   if (step == 0) {
     WEFT_TRY(warm_start());
     WEFT_TRY(evaluate());

@@ -39,6 +39,7 @@ struct LoopOptions {
 inline constexpr std::int64_t kLearnedWindow = 3;
 
 struct LoopResult {
+  RunId run_id;
   std::int64_t steps = 0;  // done, with those before a resume
   bool interrupted = false;
   bool learned = false;  // ended before `steps`: see kLearnedWindow

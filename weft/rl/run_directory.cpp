@@ -6,6 +6,7 @@
 
 #include "weft/base/file.h"
 #include "weft/nn/isa.h"
+#include "weft/state/run_identity.h"
 
 namespace weft::rl {
 namespace {
@@ -87,6 +88,7 @@ Result<RlConfig> RunDirectory::read_config(const std::filesystem::path& path) {
 }
 
 Status RunDirectory::open_logs() {
+  WEFT_ASSIGN(id_, state::identify_run(path_));
   metrics_.open(path_ / "metrics.jsonl", std::ios::app);
   evaluations_.open(path_ / "evaluations.jsonl", std::ios::app);
   if (!metrics_ || !evaluations_)

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <vector>
 
+#include "weft/base/id.h"
 #include "weft/base/json.h"
 #include "weft/base/result.h"
 #include "weft/rl/config.h"
@@ -33,6 +34,7 @@ class RunDirectory {
   Status add(const StepMetrics& metrics);
   Status add(const EvaluationMetrics& metrics, const std::vector<EvaluatedReply>& replies);
 
+  RunId id() const { return id_; }  // the same over all resumptions
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
   std::filesystem::path model() const { return path_ / "model"; }
@@ -42,6 +44,7 @@ class RunDirectory {
   explicit RunDirectory(std::filesystem::path path) : path_(std::move(path)) {}
   Status open_logs();
 
+  RunId id_;
   std::filesystem::path path_;
   std::ofstream metrics_, evaluations_;
 };

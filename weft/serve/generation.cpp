@@ -1,19 +1,21 @@
 #include "weft/serve/generation.h"
 
-#include <atomic>
 #include <chrono>
-#include <random>
+
+#include "weft/base/id.h"
 
 namespace weft::serve {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::string new_id(const char* prefix) {
-  static std::atomic<std::uint64_t> next{(std::uint64_t{std::random_device{}()} << 32U) |
-                                         std::random_device{}()};
-  return fmt::format("{}-{:016x}", prefix, next.fetch_add(0x9e3779b97f4a7c15));
-}
+// OpenAI's prefixes of the objects that answer /v1/completions and /v1/chat/completions.
+struct CompletionTag {
+  static constexpr std::string_view kPrefix = "cmpl";
+};
+struct ChatCompletionTag {
+  static constexpr std::string_view kPrefix = "chatcmpl";
+};
 
 struct Choice {
   std::string text;
@@ -32,7 +34,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
         exchange_(std::move(exchange)),
         request_(std::move(request)),
         context_(std::move(context)),
-        id_(new_id(context_.chat ? "chatcmpl" : "cmpl")),
+        id_(context_.chat ? Id<ChatCompletionTag>::fresh().str()
+                          : Id<CompletionTag>::fresh().str()),
         started_(Clock::now()) {}
 
   std::optional<Error> submit(std::vector<std::vector<model::TokenId>> prompts) {

@@ -1,17 +1,16 @@
 #include "weft/serve/http_session.h"
 
-#include <random>
+#include "weft/base/id.h"
 
 namespace weft::serve {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::string new_request_id() {
-  static std::atomic<std::uint64_t> next{std::random_device{}() *
-                                         std::uint64_t{0x9e3779b97f4a7c15}};
-  return fmt::format("req-{:016x}", next.fetch_add(0x9e3779b97f4a7c15));
-}
+struct RequestTag {
+  static constexpr std::string_view kPrefix = "req";
+};
+using RequestId = Id<RequestTag>;  // one HTTP request, in the log and in x-request-id
 
 // What may be logged and sent back as it came.
 bool is_plain_id(std::string_view id) {
@@ -107,7 +106,7 @@ HttpRequest HttpSession::take_head() {
     out.headers.emplace(std::move(name), std::string(field.value()));
   }
   const std::string* id = out.header("x-request-id");
-  out.id = id != nullptr && is_plain_id(*id) ? *id : new_request_id();
+  out.id = id != nullptr && is_plain_id(*id) ? *id : RequestId::fresh().str();
   out.remote = remote_;
   return out;
 }

@@ -8,6 +8,7 @@
 #include "weft/base/progress.h"
 #include "weft/model/load.h"
 #include "weft/state/checkpoint.h"
+#include "weft/state/run_identity.h"
 #include "weft/train/policy_model.h"
 #include "weft/train/text_data.h"
 
@@ -192,6 +193,7 @@ Status TextRun::open() {
                                   config_.sequence_length));
   WEFT_ASSIGN(model_, make_model(config_, source_, pool_));
   if (options_.resume) WEFT_TRY(resume());
+  WEFT_ASSIGN(summary_.run_id, state::identify_run(root_));
   TrainConfig resolved = config_;
   WEFT_TRY(write_file_atomic(root_ / "config.toml", schema_of(resolved).dump()));
   std::vector<Json> metrics, samples;
@@ -337,7 +339,8 @@ Result<RunSummary> TextRun::run() {
 }  // namespace
 
 Json to_json(const RunSummary& s) {
-  Json json = {{"directory", s.directory.string()},
+  Json json = {{"run_id", s.run_id.str()},
+               {"directory", s.directory.string()},
                {"checkpoint", s.checkpoint.string()},
                {"steps", s.steps},
                {"first_step", s.first_step},

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "weft/base/id.h"
 #include "weft/base/json.h"
 #include "weft/base/result.h"
 #include "weft/base/thread_pool.h"
@@ -31,6 +32,7 @@ struct RunOptions {
 };
 
 struct RunSummary {
+  RunId run_id;
   std::filesystem::path directory, checkpoint;
   std::int64_t steps = 0, first_step = 0, parameters = 0, tokens = 0;  // this call's tokens
   double train_loss = 0.0, eval_loss = -1.0;  // nats a token; eval -1: none

@@ -94,6 +94,7 @@ Json summary(const rl::LoopResult& r, const std::filesystem::path& run) {
   };
   Json j = Json::object();
   j["run"] = run.string();
+  j["run_id"] = r.run_id.str();
   j["steps"] = r.steps;
   j["interrupted"] = r.interrupted;
   j["reward_mean"] = r.last.reward_mean;
