@@ -317,6 +317,10 @@ Result<Json> flattened(const Json& schema, const SchemaPlace& place) {
   for (const Json* part : parts) {
     WEFT_ASSIGN(const Json flat, flattened(*part, inner));
     if (flat.is_boolean()) return Json(false);
+    if (says_nothing(out)) {
+      out = flat;
+      continue;
+    }
     WEFT_ASSIGN(const bool possible, Merger(out, place.path).add(flat));
     if (!possible) return Json(false);
   }
