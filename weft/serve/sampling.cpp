@@ -103,6 +103,10 @@ void keep_allowed(std::span<const float> from, std::span<const std::uint64_t> al
   for (std::size_t begin = 0; begin < from.size(); begin += kBits) {
     const std::size_t count = std::min(kBits, from.size() - begin);
     const std::uint64_t word = begin / kBits < allowed.size() ? allowed[begin / kBits] : 0;
+    if (word == 0) {
+      std::ranges::fill(to.subspan(begin, count), -std::numeric_limits<float>::infinity());
+      continue;
+    }
     for (std::size_t i = 0; i < count; ++i) {
       to[begin + i] =
           ((word >> i) & 1U) != 0 ? from[begin + i] : -std::numeric_limits<float>::infinity();
