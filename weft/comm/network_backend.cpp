@@ -7,7 +7,6 @@
 namespace weft::comm {
 namespace {
 
-constexpr std::size_t kNoticeBytes = 104;
 constexpr std::size_t kSmallBytes = 8 << 10;
 constexpr std::size_t kBlockBytes = 256 << 10;  // of one rank's part
 constexpr std::size_t kTileBytes = 8 << 10;
@@ -16,15 +15,6 @@ constexpr std::size_t kScratchTiles = 44;  // as in shared_backend.cpp
 constexpr std::uint32_t kFirstStep = 16;   // below: announcements
 
 }  // namespace
-
-struct NetworkBackend::Notice {
-  Call call;
-  std::byte data[kNoticeBytes];
-};
-struct NetworkBackend::Pending {
-  Ticket ticket;
-  std::uint32_t rank;
-};
 
 NetworkBackend::NetworkBackend(GroupView view, std::uint32_t rank, Rendezvous& rendezvous,
                                Transport& transport)

@@ -32,8 +32,15 @@ class NetworkBackend : public Backend {
   void abort(const Verdict& verdict) override { (void)agree(verdict); }
 
  private:
-  struct Notice;   // an announcement on the wire
-  struct Pending;  // a ticket and the rank that it depends on
+  static constexpr std::size_t kNoticeBytes = 104;
+  struct Notice {  // an announcement on the wire
+    Call call;
+    std::byte data[kNoticeBytes];
+  };
+  struct Pending {
+    Ticket ticket;
+    std::uint32_t rank;  // that it depends on
+  };
 
   NetworkBackend(GroupView view, std::uint32_t rank, Rendezvous& rendezvous, Transport& transport);
   Status collective(const Work& work, Algorithm& used);

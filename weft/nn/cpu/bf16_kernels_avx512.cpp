@@ -184,8 +184,14 @@ inline void gradient_rows(const Bf16Gradient& g, std::int64_t o) {
     t.y += tiles * 16;
     t.columns -= tiles * 16;
   };
-  for (; at + 3 <= in_tiles; advance(3)) widened_tile<R, 3>(t);
-  for (; at < in_tiles; advance(1)) widened_tile<R, 1>(t);
+  while (at + 3 <= in_tiles) {
+    widened_tile<R, 3>(t);
+    advance(3);
+  }
+  while (at < in_tiles) {
+    widened_tile<R, 1>(t);
+    advance(1);
+  }
 }
 
 void gradient_avx512(const Bf16Gradient& g) {
