@@ -349,14 +349,17 @@ TEST(Transport, AShapedLinkHasTheAskedRateAndDelay) {
     const auto size = static_cast<std::size_t>(mbit * 1e6 / 8 * 0.1 / 10);  // 0.1 s in ten
     const double asked = 10 * static_cast<double>(size + 48) * 8 / (mbit * 1e6);
     double best = 1e9;
-    for (int i = 0; i < 3; ++i) best = std::min(best, transfer(size, 10));
+    // The machine may be busy: more tries while the best is too slow.
+    for (int i = 0; i < 3 || (i < 20 && best / asked > 1.05); ++i)
+      best = std::min(best, transfer(size, 10));
     EXPECT_NEAR(best / asked, 1, 0.05) << mbit;
   }
   for (const int ms : {2, 10, 50}) {
     pair.a->shape(1, *parse_link_shape(fmt::format("delay={}ms", ms)));
     // The machine may be busy: the best of some.
     double best = 1e9;
-    for (int i = 0; i < 8; ++i) best = std::min(best, transfer(100, 1) * 1e3);
+    for (int i = 0; i < 8 || (i < 40 && best > ms + 1); ++i)
+      best = std::min(best, transfer(100, 1) * 1e3);
     EXPECT_NEAR(best, ms, 1) << ms;
   }
 }
