@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include "weft/base/file.h"
+#include "weft/base/hex.h"
 
 namespace weft {
 
@@ -71,17 +72,11 @@ Result<std::vector<std::byte>> from_hex(std::string_view hex) {
   if (hex.size() % 2 != 0) {
     return fail(ErrorCode::kInvalidArgument, "\"{}\" has an odd number of hex digits", hex);
   }
-  const auto digit = [](char c) -> int {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return -1;
-  };
   std::vector<std::byte> bytes;
   bytes.reserve(hex.size() / 2);
   for (std::size_t i = 0; i < hex.size(); i += 2) {
-    const int high = digit(hex[i]);
-    const int low = digit(hex[i + 1]);
+    const int high = hex_digit(hex[i]);
+    const int low = hex_digit(hex[i + 1]);
     if (high < 0 || low < 0) {
       return fail(ErrorCode::kInvalidArgument, "\"{}\" is not hexadecimal", hex);
     }

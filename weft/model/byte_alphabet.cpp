@@ -2,6 +2,7 @@
 // 68 are moved to U+0100 and up (openai/gpt-2, encoder.py, bytes_to_unicode).
 #include <array>
 
+#include "weft/base/hex.h"
 #include "weft/model/tokenizer_spec.h"
 #include "weft/model/unicode_text.h"
 
@@ -73,16 +74,9 @@ int byte_of_fallback_token(std::string_view text) {
   if (text.size() != 6 || !text.starts_with("<0x") || text[5] != '>') return -1;
   int value = 0;
   for (const char c : text.substr(3, 2)) {
-    value *= 16;
-    if (c >= '0' && c <= '9') {
-      value += c - '0';
-    } else if (c >= 'A' && c <= 'F') {
-      value += c - 'A' + 10;
-    } else if (c >= 'a' && c <= 'f') {
-      value += c - 'a' + 10;
-    } else {
-      return -1;
-    }
+    const int digit = hex_digit(c);
+    if (digit < 0) return -1;
+    value = value * 16 + digit;
   }
   return value;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "weft/base/hex.h"
 #include "weft/model/jinja_text.h"
 #include "weft/model/jinja_value.h"
 
@@ -336,11 +337,7 @@ class Lexer {
   void hex(std::string& out, int count, std::size_t begin) {
     char32_t value = 0;
     for (int i = 0; i < count; ++i) {
-      const char c = peek();
-      const int digit = is_digit(c)            ? c - '0'
-                        : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                        : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                               : -1;
+      const int digit = hex_digit(peek());
       if (digit < 0) fail_at(begin, "the string has a truncated \\x, \\u or \\U escape");
       value = value * 16 + static_cast<char32_t>(digit);
       ++position_;

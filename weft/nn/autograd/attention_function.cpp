@@ -7,6 +7,7 @@
 #include "weft/base/result.h"
 #include "weft/nn/autograd/composed.h"
 #include "weft/nn/autograd/functions.h"
+#include "weft/nn/autograd/tensor_access.h"
 #include "weft/nn/matmul_backward.h"
 #include "weft/nn/ops_backward.h"
 
@@ -16,11 +17,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
-
-const float* data(const at::Tensor& t) { return t.defined() ? t.const_data_ptr<float>() : nullptr; }
-float* mutable_data(const at::Tensor& t) {
-  return t.defined() ? static_cast<float*>(t.mutable_data_ptr()) : nullptr;
-}
 
 // What the backward pass of attention keeps; held by the context as a capsule.
 struct AttentionState : torch::CustomClassHolder {

@@ -10,6 +10,7 @@
 #include "weft/base/result.h"
 #include "weft/nn/autograd/composed.h"
 #include "weft/nn/autograd/functions.h"
+#include "weft/nn/autograd/tensor_access.h"
 #include "weft/nn/matmul_backward.h"
 #include "weft/nn/ops_backward.h"
 
@@ -20,14 +21,6 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
 
-const float* data(const at::Tensor& t) { return t.defined() ? t.const_data_ptr<float>() : nullptr; }
-float* mutable_data(const at::Tensor& t) {
-  return t.defined() ? static_cast<float*>(t.mutable_data_ptr()) : nullptr;
-}
-at::Tensor dense(const at::Tensor& gradient) {
-  WEFT_CHECK(gradient.defined() && gradient.scalar_type() == at::kFloat);
-  return gradient.contiguous();
-}
 Rows array(const at::Tensor& t) { return {data(t), t.size(1), nullptr}; }
 
 // sum = x + delta and its norm, whose rows are made on demand.
@@ -216,10 +209,6 @@ struct GatedMlpFunction : Function<GatedMlpFunction> {
     return {dx, s.delta ? dx : at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
-
-std::optional<at::Tensor> present(const at::Tensor& t) {
-  return t.defined() ? std::optional(t) : std::nullopt;
-}
 
 }  // namespace
 

@@ -9,6 +9,7 @@
 
 #include "weft/base/result.h"
 #include "weft/nn/autograd/composed.h"
+#include "weft/nn/autograd/tensor_access.h"
 #include "weft/nn/matmul_backward.h"
 #include "weft/nn/ops_backward.h"
 
@@ -27,20 +28,6 @@ void keep(AutogradContext* context, const char* key, const void* pointer) {
 template <class T>
 T* kept(AutogradContext* context, const char* key) {
   return reinterpret_cast<T*>(context->saved_data[key].toInt());
-}
-
-const float* data(const at::Tensor& t) { return t.defined() ? t.const_data_ptr<float>() : nullptr; }
-float* mutable_data(const at::Tensor& t) {
-  return t.defined() ? static_cast<float*>(t.mutable_data_ptr()) : nullptr;
-}
-at::Tensor dense(const at::Tensor& gradient) {
-  WEFT_CHECK(gradient.defined() && gradient.scalar_type() == at::kFloat);
-  return gradient.contiguous();
-}
-
-// Function::apply takes no undefined tensors, but empty optionals.
-std::optional<at::Tensor> present(const at::Tensor& t) {
-  return t.defined() ? std::optional(t) : std::nullopt;
 }
 
 struct EmbeddingFunction : Function<EmbeddingFunction> {

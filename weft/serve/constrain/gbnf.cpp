@@ -4,6 +4,8 @@
 #include <optional>
 #include <unordered_map>
 
+#include "weft/base/hex.h"
+
 namespace weft::serve::constrain {
 
 namespace {
@@ -268,17 +270,8 @@ class Reader {
   Result<char32_t> hex(std::size_t digits) {
     char32_t value = 0;
     for (std::size_t i = 0; i < digits; ++i) {
-      const char c = rest_.empty() ? ' ' : rest_.front();
-      int digit = 0;
-      if (c >= '0' && c <= '9') {
-        digit = c - '0';
-      } else if (c >= 'a' && c <= 'f') {
-        digit = c - 'a' + 10;
-      } else if (c >= 'A' && c <= 'F') {
-        digit = c - 'A' + 10;
-      } else {
-        return bad(fmt::format("an escape needs {} hexadecimal digits", digits));
-      }
+      const int digit = rest_.empty() ? -1 : hex_digit(rest_.front());
+      if (digit < 0) return bad(fmt::format("an escape needs {} hexadecimal digits", digits));
       value = value * 16 + static_cast<char32_t>(digit);
       rest_.remove_prefix(1);
     }

@@ -2,6 +2,8 @@
 
 #include <optional>
 
+#include "weft/base/hex.h"
+
 namespace weft::serve::constrain {
 
 namespace {
@@ -277,17 +279,8 @@ class Reader {
     char32_t value = 0;
     std::size_t count = 0;
     while (!rest_.empty() && (braces ? count < 8 : count < digits)) {
-      const char c = rest_.front();
-      int digit = 0;
-      if (c >= '0' && c <= '9') {
-        digit = c - '0';
-      } else if (c >= 'a' && c <= 'f') {
-        digit = c - 'a' + 10;
-      } else if (c >= 'A' && c <= 'F') {
-        digit = c - 'A' + 10;
-      } else {
-        break;
-      }
+      const int digit = hex_digit(rest_.front());
+      if (digit < 0) break;
       value = value * 16 + static_cast<char32_t>(digit);
       rest_.remove_prefix(1);
       ++count;
