@@ -29,7 +29,10 @@ Status ucx_failed(std::string_view what, ucs_status_t status) {
                          : status == UCS_ERR_NO_DEVICE || status == UCS_ERR_UNREACHABLE
                              ? ErrorCode::kUnavailable
                              : ErrorCode::kIo;
-  return fail(code, "cannot {}: UCX says: {}", what, ucs_status_string(status));
+  return fail(code, "cannot {}: UCX says: {}{}", what, ucs_status_string(status),
+              status == UCS_ERR_NO_DEVICE
+                  ? "; the network interface must be up and listed in /sys/class/net"
+                  : "");
 }
 
 Result<ucp_config_t*> configure(const TransportOptions& options) {
