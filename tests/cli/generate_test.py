@@ -41,6 +41,9 @@ def text_continues_the_prompt():
     run = weft(MODEL, "--prompt", "Once upon a time", "--max-tokens", 8)
     assert run.stdout.startswith(", there was"), run.stdout
     assert weft(MODEL, "--max-tokens", 8, text="Once upon a time").stdout == run.stdout
+    # A character that the prompt spells with several tokens is no part of the reply.
+    (one,) = objects(MODEL, "--prompt", "Once upon a time, a 猫", "--max-tokens", 8)
+    assert "\ufffd" not in one["text"] and "猫" not in one["text"], one
 
 
 def json_says_what_was_sampled():

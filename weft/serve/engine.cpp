@@ -217,8 +217,12 @@ void Engine::Impl::advance(Sequence& sequence, SampledToken token) {
   if (tokenizer) {
     if (!sequence.decoder) {
       sequence.decoder.emplace(tokenizer);
-      // Text that continues a prompt starts as it stands, with its space.
-      if (sequence.prompt_tokens > 0) sequence.decoder->push(sequence.prompt().back());
+      // Text that continues a prompt starts as it stands, with its space; bytes that the
+      // prompt's last token leaves waiting for others are the prompt's.
+      if (sequence.prompt_tokens > 0) {
+        sequence.decoder->push(sequence.prompt().back());
+        sequence.decoder->finish();
+      }
     }
     if (!ends) event.text = sequence.stop.push(sequence.decoder->push(id));
   }
