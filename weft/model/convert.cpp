@@ -236,7 +236,7 @@ class Converter {
       WEFT_TRY(set_model_metadata(metadata, model_.config));
       metadata.set_text("general.name", model_.name);
       if (model_.tokenizer != nullptr) {
-        WEFT_TRY(set_tokenizer_metadata(metadata, model_.config, *model_.tokenizer));
+        WEFT_TRY(set_tokenizer_metadata(metadata, model_.config, *model_.tokenizer, report_.notes));
       } else {
         report_.notes.emplace_back("the model has no tokenizer; none was written");
       }

@@ -1,7 +1,8 @@
 // tokenizer.ggml.* from a tokenizer of another format.
-#include <array>
+#include <algorithm>
 #include <unordered_map>
 
+#include "weft/model/gguf_word_patterns.h"
 #include "weft/model/gguf_writer.h"
 #include "weft/model/tokenizer_spec.h"
 
@@ -18,30 +19,45 @@ enum TokenType : std::int32_t {
   kByte = 6
 };
 
-// llama.cpp knows word patterns by name (tokenizer.ggml.pre).
-constexpr std::string_view kLlama3Pattern =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kQwen2Pattern =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-
-Result<std::string> pattern_name(const TokenizerSpec& spec) {
-  using Kind = PreTokenizerSpec::Kind;
-  const auto& steps = spec.pre_tokenizers;
-  const auto is = [&](std::size_t i, Kind kind) {
-    return i < steps.size() && steps[i].kind == kind;
+// The types of the steps that change the text ("NFC"); of a tokenizer.json.
+std::vector<std::string> normalizers_of(const Json& json) {
+  std::vector<std::string> types;
+  const auto add = [&](const Json& step, const auto& self) -> void {
+    if (!step.is_object()) return;
+    if (const auto steps = step.find("normalizers"); steps != step.end()) {
+      for (const Json& each : *steps) self(each, self);
+    } else if (step.contains("type")) {
+      types.push_back(step["type"].get<std::string>());
+    }
   };
-  if (steps.size() == 1 && is(0, Kind::kByteLevel) && steps[0].use_regex) return "gpt-2";
-  if (steps.size() == 2 && is(0, Kind::kDigits) && steps[0].individual_digits &&
-      is(1, Kind::kByteLevel) && steps[1].use_regex) {
-    return "smollm";
+  add(json["normalizer"], add);
+  return types;
+}
+
+// GGUF has no place for a normalizer. NFC is left out, as llama.cpp's converter does
+// it, and noted; others are refused, but for what `llama` vocabularies do to spaces.
+Status check_normalizers(const Json& json, const TokenizerSpec& spec,
+                         std::vector<std::string>& notes) {
+  for (const std::string& type : normalizers_of(json)) {
+    if (!spec.model.byte_level && type == "Prepend") continue;
+    if (!spec.model.byte_level && type == "Replace" &&
+        std::ranges::all_of(spec.normalizers, [](const NormalizerSpec& step) {
+          return step.kind != NormalizerSpec::Kind::kReplace ||
+                 (!step.is_regex && step.pattern == " " && step.content == "\u2581");
+        })) {
+      continue;
+    }
+    if (type != "NFC") {
+      return fail(ErrorCode::kUnsupported,
+                  "its tokenizer changes texts by {}, which GGUF cannot say; keep the model as a "
+                  "safetensors folder",
+                  type);
+    }
+    notes.emplace_back(
+        "the tokenizer's NFC normalizer is not in the GGUF file: texts that are not in NFC get "
+        "other ids");
   }
-  if (steps.size() == 2 && is(0, Kind::kSplit) && is(1, Kind::kByteLevel) && !steps[1].use_regex) {
-    if (steps[0].pattern == kLlama3Pattern) return "llama-bpe";
-    if (steps[0].pattern == kQwen2Pattern) return "qwen2";
-  }
-  return fail(ErrorCode::kUnsupported,
-              "its tokenizer cuts words in a way that GGUF readers have no name for; keep the "
-              "model as a safetensors folder");
+  return {};
 }
 
 // Text and type of every id up to the rows of the embedding; ids that no token has
@@ -103,7 +119,7 @@ std::vector<float> scores_of(const TokenizerSpec& spec, std::size_t size) {
 }  // namespace
 
 Status set_tokenizer_metadata(GgufMetadata& metadata, const ModelConfig& config,
-                              const Tokenizer& tokenizer) {
+                              const Tokenizer& tokenizer, std::vector<std::string>& notes) {
   WEFT_ASSIGN(const Json json, tokenizer.to_tokenizer_json());
   WEFT_ASSIGN(const TokenizerSpec spec, spec_from_json(json, "tokenizer.json"));
   if (spec.model.kind != ModelKind::kBpe) {
@@ -111,11 +127,19 @@ Status set_tokenizer_metadata(GgufMetadata& metadata, const ModelConfig& config,
                 "a {} tokenizer cannot be written to GGUF; keep the model as a safetensors folder",
                 tokenizer.kind());
   }
+  WEFT_TRY(check_normalizers(json, spec, notes));
   const Vocabulary vocabulary = vocabulary_of(spec, config.vocab_size);
   if (spec.model.byte_level) {
-    WEFT_ASSIGN(const std::string name, pattern_name(spec));
+    const auto name = word_patterns_name(spec);
+    if (!name) {
+      return fail(ErrorCode::kUnsupported,
+                  "its tokenizer cuts or merges words in a way that GGUF readers have no name for; "
+                  "keep the model as a safetensors folder");
+    }
     metadata.set_text("tokenizer.ggml.model", "gpt2");
-    metadata.set_text("tokenizer.ggml.pre", name);
+    metadata.set_text("tokenizer.ggml.pre", std::string(*name));
+    if (spec.pre_tokenizers.back().add_prefix_space)
+      metadata.set_bool("tokenizer.ggml.add_space_prefix", true);
     std::vector<std::string> merges;
     merges.reserve(spec.model.merges.size());
     for (const auto& [left, right] : spec.model.merges) {
@@ -136,8 +160,12 @@ Status set_tokenizer_metadata(GgufMetadata& metadata, const ModelConfig& config,
       prefix = prefix || step.kind == NormalizerSpec::Kind::kPrepend;
     }
     for (const PreTokenizerSpec& step : spec.pre_tokenizers) {
-      prefix = prefix || (step.kind == PreTokenizerSpec::Kind::kMetaspace &&
-                          step.prepend != PrependScheme::kNever);
+      if (step.kind != PreTokenizerSpec::Kind::kMetaspace || step.content != "\u2581") {
+        return fail(ErrorCode::kUnsupported,
+                    "its tokenizer cuts words before it merges, which GGUF's llama vocabularies "
+                    "cannot say; keep the model as a safetensors folder");
+      }
+      prefix = prefix || step.prepend != PrependScheme::kNever;
     }
     metadata.set_bool("tokenizer.ggml.add_space_prefix", prefix);
   }

@@ -54,8 +54,8 @@ Status set_model_metadata(GgufMetadata& metadata, const ModelConfig& config);
 // Sets tokenizer.ggml.* from a tokenizer that came from another format, by way of its
 // tokenizer.json: byte-level BPE whose word pattern llama.cpp knows by name ("gpt2"), and
 // sentencepiece-style BPE with byte tokens ("llama", a token's score from the rank of its
-// merge). Others are kUnsupported.
+// merge). Others are kUnsupported. What GGUF leaves out goes into `notes`.
 Status set_tokenizer_metadata(GgufMetadata& metadata, const ModelConfig& config,
-                              const Tokenizer& tokenizer);
+                              const Tokenizer& tokenizer, std::vector<std::string>& notes);
 
 }  // namespace weft::model

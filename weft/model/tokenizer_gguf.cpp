@@ -1,11 +1,11 @@
-// The tokenizer in a GGUF file's metadata (keys tokenizer.ggml.*), with the word
-// patterns of llama.cpp's `tokenizer.ggml.pre` names.
+// The tokenizer in a GGUF file's metadata (keys tokenizer.ggml.*).
 #include <algorithm>
 #include <array>
 #include <set>
 #include <unordered_map>
 
 #include "weft/model/gguf.h"
+#include "weft/model/gguf_word_patterns.h"
 #include "weft/model/special_names.h"
 #include "weft/model/tokenizer_spec.h"
 
@@ -22,77 +22,6 @@ enum TokenType : std::int64_t {
   kUnused = 5,
   kByte = 6,
 };
-
-constexpr std::string_view kGpt2 =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S))";
-constexpr std::string_view kLlama3 =
-    R"((?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kQwen2 =
-    R"((?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kQwen35 =
-    R"((?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kBloom = " ?[^(\\s|.,!?…。，、।۔،)]+";
-constexpr std::string_view kTekken =
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kGpt4o =
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kDeepseekCjk = "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+";
-constexpr std::string_view kDeepseek =
-    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?"
-    "[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+";
-// The letters that have case, of DeepSeek LLM's published tokenizer.json.
-constexpr std::string_view kDeepseekLlmLetters =
-    "\\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-"
-    "Ὅὐ-ὗὙὛὝὟ-"
-    "ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-"
-    "ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-"
-    "𑣟𞤀-𞥃]+";
-constexpr std::string_view kDeepseekPunctuation = "\\s?[!-/:-~！-／：-～‘-‟　-。]+";
-constexpr std::string_view kDeepseekWide = "[一-龥ࠀ-一가-\ud7ff]+";
-
-struct PreName {
-  std::string_view name;
-  std::vector<std::string_view> patterns;  // in order, matches and gaps both kept
-  bool ignore_merges = false;
-  bool add_bos = false;  // unless the file says otherwise
-};
-
-const std::vector<PreName>& pre_names() {
-  static const std::vector<PreName> names = [] {
-    std::vector<PreName> made;
-    const auto add = [&](std::initializer_list<std::string_view> aliases,
-                         std::vector<std::string_view> patterns, bool ignore_merges = false,
-                         bool add_bos = false) {
-      for (const std::string_view name : aliases) {
-        made.push_back({name, patterns, ignore_merges, add_bos});
-      }
-    };
-    add({"gpt-2", "phi-2", "jina-es", "jina-de", "gigachat", "jina-v2-es", "jina-v2-de",
-         "jina-v1-en", "jina-v2-code", "roberta-bpe", "mpt", "olmo", "jais", "trillion",
-         "granite-docling", "exaone4", "a.x-4.0", "mellum", "modern-bert"},
-        {kGpt2});
-    add({"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"},
-        {"\\p{N}", kGpt2});
-    add({"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"},
-        {kLlama3}, true, true);
-    add({"dbrx", "smaug-bpe", "chatglm-bpe", "glm4"}, {kLlama3});
-    add({"qwen2", "deepseek-r1-qwen", "stablelm2", "hunyuan", "megrez", "kormo", "solar-open",
-         "grok-2"},
-        {kQwen2});
-    add({"qwen35"}, {kQwen35});
-    add({"deepseek-llm"},
-        {"[\r\n]", kDeepseekLlmLetters, kDeepseekPunctuation, "\\s+$", kDeepseekWide, "\\p{N}+"});
-    add({"deepseek-coder"}, {"[\r\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", kDeepseekWide, "\\p{N}"});
-    add({"deepseek-v3", "hunyuan-dense", "joyai-llm"}, {"\\p{N}{1,3}", kDeepseekCjk, kDeepseek});
-    add({"falcon"}, {"[\\p{P}\\$\\+<=>\\^~\\|`]+", kGpt2, "[0-9][0-9][0-9]"});
-    add({"poro-chat", "bloom", "gpt3-finnish"}, {kBloom});
-    add({"viking"}, {kBloom, "\\p{N}"});
-    add({"tekken"}, {kTekken}, true, true);
-    add({"gpt-4o", "llama4", "minimax-m2"}, {kGpt4o});
-    return made;
-  }();
-  return names;
-}
 
 struct Vocabulary {
   std::vector<std::string> tokens;
@@ -166,14 +95,22 @@ void add_special_tokens(const Vocabulary& vocabulary, TokenizerSpec& spec) {
   }
 }
 
+// Rows that fill up an embedding, as converters call them: not tokens.
+void leave_out_padding(const Vocabulary& vocabulary, ModelSpec& model) {
+  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
+    if (type_of(vocabulary, id) != kUnused || vocabulary.tokens[id] != fmt::format("[PAD{}]", id))
+      continue;
+    model.present.resize(vocabulary.tokens.size(), true);
+    model.present[id] = false;
+  }
+}
+
 Result<TokenizerSpec> read_bpe(const GgufFile& file, Vocabulary vocabulary) {
   TokenizerSpec spec;
   spec.kind = "bpe";
   WEFT_ASSIGN(const std::string_view pre, file.text_or("tokenizer.ggml.pre", "gpt-2"));
-  const auto& names = pre_names();
-  const std::string_view wanted = pre == "default" ? std::string_view("gpt-2") : pre;
-  const auto found = std::ranges::find(names, wanted, &PreName::name);
-  if (found == names.end()) {
+  const WordPatterns* found = find_word_patterns(pre);
+  if (found == nullptr) {
     return fail(ErrorCode::kUnsupported,
                 "{}: the word pattern tokenizer.ggml.pre = \"{}\" is not known; give the model's "
                 "tokenizer.json beside it",
@@ -212,6 +149,7 @@ Result<TokenizerSpec> read_bpe(const GgufFile& file, Vocabulary vocabulary) {
     }
     spec.model.merges.emplace_back(left->second, right->second);
   }
+  leave_out_padding(vocabulary, spec.model);
   spec.model.tokens = std::move(vocabulary.tokens);
   return spec;
 }
@@ -246,6 +184,7 @@ Result<TokenizerSpec> read_sentencepiece(const GgufFile& file, Vocabulary vocabu
     const TokenType type = type_of(vocabulary, id);
     spec.model.unmergeable[id] = type == kControl || type == kUnknown || type == kByte;
   }
+  leave_out_padding(vocabulary, spec.model);
   spec.model.tokens = std::move(vocabulary.tokens);
   return spec;
 }

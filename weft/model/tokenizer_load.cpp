@@ -5,6 +5,7 @@
 #include "weft/base/file.h"
 #include "weft/base/json.h"
 #include "weft/model/gguf.h"
+#include "weft/model/llama2c.h"
 #include "weft/model/tokenizer_spec.h"
 
 namespace weft::model {
@@ -138,6 +139,13 @@ Result<std::shared_ptr<const Tokenizer>> load_tokenizer(const fs::path& path) {
   if (path.extension() == ".gguf") {
     WEFT_ASSIGN(const auto file, GgufFile::open(path));
     return tokenizer_from_gguf(*file);
+  }
+  if (path.extension() == ".bin") {  // of llama2.c: a tokenizer, or a model with one beside it
+    if (const auto model = load_llama2c(path)) {
+      WEFT_ASSIGN(const fs::path beside, find_llama2c_tokenizer(path, model->config.vocab_size));
+      WEFT_ASSIGN(TokenizerSpec spec, spec_from_file(beside));
+      return make_tokenizer(std::move(spec), beside.string());
+    }
   }
   WEFT_ASSIGN(TokenizerSpec spec, spec_from_file(path));
   return make_tokenizer(std::move(spec), path.string());
