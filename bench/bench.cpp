@@ -34,8 +34,8 @@ Json to_json(const CaseResult& result) {
               {"ratio", number_or_null(result.ratio)},
               {"ratio_low", number_or_null(result.ratio_low)},
               {"ratio_high", number_or_null(result.ratio_high)},
-              {"limit", result.limit},
-              {"of_limit", result.of_limit},
+              {"limit", result.limit > 0 ? Json(result.limit) : Json(nullptr)},
+              {"of_limit", result.limit > 0 ? Json(result.of_limit) : Json(nullptr)},
               {"isa", result.isa}};
 }
 
@@ -66,7 +66,7 @@ Result<CaseResult> run_case(const Case& bench_case, int rounds) {
   }
   CaseResult result;
   result.name = bench_case.name;
-  result.unit = "tokens/s";
+  result.unit = bench_case.unit;
   result.ours = median(ours);
   if (!ratios.empty()) {
     result.peer = median(peers);
@@ -84,9 +84,13 @@ Result<CaseResult> run_case(const Case& bench_case, int rounds) {
 const std::vector<Benchmark>& benchmarks() {
   static const std::vector<Benchmark> all = {
       {"decode", "one token at a time, beside llama.cpp", run_decode},
-      {"prefill", "a prompt of 512 tokens, beside llama.cpp", run_prefill},
+      {"prefill", "prompts of 512 and 2,048 tokens, beside llama.cpp and transformers",
+       run_prefill},
       {"train-step", "forward, backward and AdamW, beside eager PyTorch", run_train_step},
       {"generate-batch", "64 sampled sequences, beside transformers' generate", run_generate_batch},
+      {"rl-step", "sampling, rewards and update, beside eager PyTorch in f32", run_rl_step},
+      {"tokenize", "English to ids on one thread, beside the tokenizers wheel", run_tokenize},
+      {"kl", "divergence of quantised files from F32, beside llama.cpp's", run_kl},
       {"constrain", "tokens of constrained replies, against 50 us a token", run_constrain},
   };
   return all;

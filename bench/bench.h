@@ -19,9 +19,10 @@ struct BenchOptions {
   std::string model = "smollm2-135m-instruct";  // as `weft generate` takes it
   std::string compute = "auto";                 // of decode and prefill: auto, f32, bf16, int8
   std::string only;                             // cases whose name contains this
-  int rounds = 5;                               // pairs of runs for each case
-  bool peers = true;                            // false: ours alone
-  bool quiet = false;                           // no progress
+  std::string text;    // of tokenize and kl; empty: WikiText-2 in WEFT_DATA
+  int rounds = 5;      // pairs of runs for each case
+  bool peers = true;   // false: ours alone
+  bool quiet = false;  // no progress
 };
 
 // One line of output. Figures are medians over the rounds; `ratio` is the median
@@ -29,12 +30,12 @@ struct BenchOptions {
 // greatest of these.
 struct CaseResult {
   std::string name;  // from the outside in: "Q4_1/seqs=1"
-  std::string unit;  // what more of is better
+  std::string unit;  // "tokens/s", "steps/s", "MB/s": more is better; "nats": less is
   double ours = 0;
   std::optional<double> peer;
   std::string peer_version;
   std::optional<double> ratio, ratio_low, ratio_high;
-  double limit = 0;
+  double limit = 0;  // 0: none is near
   double of_limit = 0;
   std::string isa;
 };
@@ -44,6 +45,7 @@ Json to_json(const CaseResult& result);
 // second; `limit` is what the machine allows.
 struct Case {
   std::string name;
+  std::string unit = "tokens/s";
   double limit = 0;
   std::function<Result<double>()> ours;
   std::function<Result<double>()> peer;  // empty: no peer
@@ -57,11 +59,17 @@ Result<CaseResult> run_case(const Case& bench_case, int rounds);
 using Report = std::function<void(const CaseResult&)>;
 
 // The benchmarks; each reports its cases as they end. kNotFound when the model
-// has not been fetched.
+// has not been fetched, kUnavailable when a text is needed and none was named.
 Status run_decode(const BenchOptions& options, ThreadPool& pool, const Report& report);
 Status run_prefill(const BenchOptions& options, ThreadPool& pool, const Report& report);
 Status run_train_step(const BenchOptions& options, ThreadPool& pool, const Report& report);
 Status run_generate_batch(const BenchOptions& options, ThreadPool& pool, const Report& report);
+Status run_rl_step(const BenchOptions& options, ThreadPool& pool, const Report& report);
+// One thread; both sides must give equal ids.
+Status run_tokenize(const BenchOptions& options, ThreadPool& pool, const Report& report);
+// Mean divergence of quantised files from their F32 original, which each side computes
+// for itself: the same every time, so one round.
+Status run_kl(const BenchOptions& options, ThreadPool& pool, const Report& report);
 // The limit of these cases is what a token may cost (50 us), not one of the machine.
 Status run_constrain(const BenchOptions& options, ThreadPool& pool, const Report& report);
 

@@ -101,30 +101,51 @@ Status run_decode(const BenchOptions& options, ThreadPool& pool, const Report& r
 
 Status run_prefill(const BenchOptions& options, ThreadPool& pool, const Report& report) {
   const MachineLimits limits = measure_limits(pool);
-  static constexpr std::int64_t kPrompt = 512;
   std::uint64_t salt = 1'000'000;
+  std::optional<Peer> transformers;  // beside ours in BF16 alone
+  if (options.peers && (wanted(options, "BF16/prompt=512/transformers") ||
+                        wanted(options, "BF16/prompt=2048/transformers"))) {
+    WEFT_ASSIGN(const std::filesystem::path directory, directory_of(options));
+    WEFT_ASSIGN(transformers,
+                Peer::start("torch_peer.py", {directory.string(), std::to_string(pool.threads())}));
+  }
   for (const DType type : kTypes) {
     const auto make = [&](Subject& subject, Peer* peer) {
-      Case one;
-      one.name = fmt::format("{}/prompt={}", to_string(type), kPrompt);
-      // Weights once, products for each token, the output layer for the last one,
-      // attention over half the prompt on average.
-      const double flops = kPrompt * (subject.body_flops_per_token +
-                                      attention_flops(subject.model.config, kPrompt / 2.0)) +
-                           subject.head_flops_per_token;
-      one.limit = kPrompt / least_seconds(limits, subject.body_bytes + subject.head_bytes, flops,
-                                          subject.int8);
-      one.ours = [&subject, &salt]() -> Result<double> {
-        WEFT_ASSIGN(const double seconds, generate_seconds(subject, ++salt, 1, kPrompt, 1, 0.0F));
-        return kPrompt / seconds;
-      };
-      if (peer != nullptr) {
-        one.peer = ask(*peer, {{"kind", "prefill"}, {"prompt", kPrompt}}, kPrompt);
-        one.peer_version = peer->version();
+      std::vector<Case> cases;
+      for (const std::int64_t prompt : {512, 2048}) {
+        const auto tokens = static_cast<double>(prompt);
+        Case one;
+        one.name = fmt::format("{}/prompt={}", to_string(type), prompt);
+        // Weights once, products for each token, the output layer for the last one,
+        // attention over half the prompt on average.
+        const double flops = tokens * (subject.body_flops_per_token +
+                                       attention_flops(subject.model.config, tokens / 2)) +
+                             subject.head_flops_per_token;
+        one.limit = tokens / least_seconds(limits, subject.body_bytes + subject.head_bytes, flops,
+                                           subject.int8);
+        one.ours = [&subject, &salt, prompt, tokens]() -> Result<double> {
+          WEFT_ASSIGN(const double seconds, generate_seconds(subject, ++salt, 1, prompt, 1, 0.0F));
+          return tokens / seconds;
+        };
+        Case second = one;
+        if (peer != nullptr) {
+          one.peer = ask(*peer, {{"kind", "prefill"}, {"prompt", prompt}}, tokens);
+          one.peer_version = peer->version();
+        }
+        cases.push_back(std::move(one));
+        if (type != DType::kBF16 || !transformers) continue;
+        second.name += "/transformers";
+        second.peer =
+            ask(*transformers, {{"kind", "prefill"}, {"mode", "bf16"}, {"prompt", prompt}}, tokens);
+        second.peer_version = transformers->version();
+        cases.push_back(std::move(second));
       }
-      return std::vector<Case>{one};
+      return cases;
     };
-    WEFT_TRY(run_file(options, pool, type, {"prompt=512"}, report, make));
+    WEFT_TRY(run_file(
+        options, pool, type,
+        {"prompt=512", "prompt=2048", "prompt=512/transformers", "prompt=2048/transformers"},
+        report, make));
   }
   return {};
 }

@@ -12,6 +12,13 @@ Requests: {"kind": "train", "seqs": n, "length": l, "mode": "autocast"|"bf16"|"f
           {"kind": "generate", "seqs": n, "prompt": p, "new": k, "mode": "bf16"|"f32"}
             seconds of model.generate: n prompts of p tokens, k new tokens each,
             sampled at temperature 1
+          {"kind": "prefill", "prompt": p, "mode": "bf16"|"f32"}
+            seconds of one pass over p tokens that keeps keys and values, logits of the last
+          {"kind": "rl", "prompts": n, "group": g, "prompt": p, "new": k, "mode": "f32"}
+            seconds of one GRPO step: g sampled replies of up to k tokens to each of n
+            prompts of p tokens, a reward for digits, group advantages, one pass over
+            prompts and replies with logits of the replies alone, backward, clipping,
+            AdamW; and how many tokens were sampled
 """
 
 import os
@@ -78,6 +85,66 @@ class Peer:
             raise RuntimeError(f"generate gave {tuple(out.shape)}")
         return {"seconds": seconds}
 
+    def prefill(self, request):
+        model = self.model(torch.bfloat16 if request["mode"] == "bf16" else torch.float32)
+        model.eval()
+        ids = self.tokens(1, request["prompt"])
+        begin = time.perf_counter()
+        with torch.inference_mode():
+            model(input_ids=ids, use_cache=True, logits_to_keep=1)
+        return {"seconds": time.perf_counter() - begin}
+
+    def rl(self, request):
+        model = self.model(torch.float32)
+        if torch.float32 not in self.optimizers:
+            self.optimizers[torch.float32] = torch.optim.AdamW(
+                model.parameters(), lr=1e-5, foreach=True)
+            self.tokenizer = transformers.AutoTokenizer.from_pretrained(self.path)
+        optimizer, group, new = self.optimizers[torch.float32], request["group"], request["new"]
+        prompts = self.questions(request["prompts"], request["prompt"])
+        eos = self.tokenizer.eos_token_id
+        begin = time.perf_counter()
+        model.eval()
+        with torch.no_grad():
+            ids = model.generate(
+                prompts.repeat_interleave(group, 0), do_sample=True, temperature=1.0, top_k=0,
+                attention_mask=torch.ones(len(prompts) * group, prompts.shape[1], dtype=torch.long),
+                max_new_tokens=new, pad_token_id=eos)
+        replies = ids[:, prompts.shape[1]:]
+        mask = ((replies == eos).cumsum(1) - (replies == eos).long() == 0).float()
+        texts = self.tokenizer.batch_decode(replies, skip_special_tokens=True)
+        reward = torch.tensor([sum(c.isdigit() for c in t) / max(1, len(t)) for t in texts])
+        reward = reward.view(-1, group)
+        advantage = ((reward - reward.mean(1, keepdim=True)) /
+                     (reward.std(1, keepdim=True) + 1e-6)).view(-1, 1)
+        model.train()
+        logits = model(input_ids=ids, use_cache=False,
+                       logits_to_keep=replies.shape[1] + 1).logits[:, :-1]
+        logp = -torch.nn.functional.cross_entropy(
+            logits.reshape(-1, logits.shape[-1]), replies.reshape(-1),
+            reduction="none").view(replies.shape)
+        ratio = (logp - logp.detach()).exp()
+        surrogate = torch.minimum(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage)
+        loss = -((surrogate * mask).sum(1) / mask.sum(1)).mean()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return {"seconds": time.perf_counter() - begin, "tokens": float(mask.sum())}
+
+    def questions(self, count, length):
+        """Sums of two digits in the chat template, as the task `words` asks them."""
+        rows = []
+        for a in range(count):
+            text = f"What is {a} + {9 - a % 7}? Reply with the number only."
+            ids = self.tokenizer.apply_chat_template(
+                [{"role": "user", "content": text}], add_generation_prompt=True, return_dict=False)
+            rows.append(ids)
+        rows = torch.tensor(rows)
+        if rows.shape[1] != length:
+            raise RuntimeError(f"prompts of {rows.shape[1]} tokens, ours have {length}")
+        return rows
+
 
 def main(arguments):
     path, threads, *rest = arguments
@@ -92,7 +159,8 @@ def main(arguments):
     version = f"PyTorch {torch.__version__} eager, transformers {transformers.__version__}"
     if cap:
         version += f", ONEDNN_MAX_CPU_ISA={cap}"
-    serve(version, {"train": peer.train, "generate": peer.generate})
+    serve(version, {"train": peer.train, "generate": peer.generate, "prefill": peer.prefill,
+                    "rl": peer.rl})
 
 
 if __name__ == "__main__":
