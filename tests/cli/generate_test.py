@@ -8,6 +8,8 @@ import subprocess
 import sys
 import tempfile
 
+import serve_process
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WEFT = os.environ.get("WEFT", str(ROOT / "build/release/weft"))
 DATA = pathlib.Path(os.environ.get("WEFT_DATA", ROOT.parent / "shared/data"))
@@ -35,6 +37,21 @@ def golden_story():
     assert hashlib.sha256(run.stdout.removesuffix("\n").encode()).hexdigest() == GOLDEN, run.stdout
     assert "tokens/s" in run.stderr
     assert weft(MODEL, "--prompt", "", "--max-tokens", 200, "-q").stderr == ""
+
+
+def served_over_http_it_is_the_same_story():
+    ours = weft(MODEL, "--prompt", "", "--max-tokens", 200).stdout.removesuffix("\n")
+    request = {"model": "stories260K", "prompt": "", "max_tokens": 200, "temperature": 0}
+    with serve_process.serving(str(MODEL)) as server:
+        request["model"] = json.loads(server.request("GET", "/v1/models")[2])["data"][0]["id"]
+        whole = server.post("/v1/completions", request)
+        status, _, stream = server.request("POST", "/v1/completions", {**request, "stream": True})
+    assert whole["choices"][0]["text"] == ours
+    assert hashlib.sha256(ours.encode()).hexdigest() == GOLDEN
+    assert whole["usage"]["completion_tokens"] == 200, whole["usage"]
+    events = [line.removeprefix("data: ") for line in stream.split("\n") if line.startswith("data: ")]
+    assert status == 200 and events[-1] == "[DONE]"
+    assert "".join(json.loads(event)["choices"][0]["text"] for event in events[:-1]) == ours
 
 
 def text_continues_the_prompt():
@@ -123,7 +140,7 @@ def main():
     if not MODEL.exists():
         print(f"skipped: no file {MODEL}")
         sys.exit(77)
-    for test in (golden_story, text_continues_the_prompt, json_says_what_was_sampled,
+    for test in (golden_story, served_over_http_it_is_the_same_story, text_continues_the_prompt, json_says_what_was_sampled,
                  seeds_reproduce_and_batches_do_not_matter, stops_before_the_stop_string,
                  errors_say_what_to_do, eval_tells_a_damaged_file):
         test()
