@@ -3,6 +3,8 @@
 // memory once and stays in the first-level cache while all items use it.
 #pragma once
 
+#include <type_traits>
+
 #include "weft/nn/cpu/row_kernels.h"
 #include "weft/nn/cpu/transcendental_lanes.h"
 
@@ -10,6 +12,7 @@ namespace weft::nn {
 namespace {
 
 constexpr std::int64_t kKeys = 32;  // kAttentionBlock
+constexpr std::int64_t kFewItems = 8;
 
 // scores[r][32] = q[r] . keys for R queries; keys are [head_dim, 32].
 template <int R>
@@ -81,6 +84,22 @@ inline void all_values(const float* const* p, const float* values, std::int64_t 
   }
 }
 
+// Calls body with `rows` in [1, Most] as a constant: a group's sums are as many
+// independent chains, so that few items too (a decoding row's query heads) hide the
+// latency of a multiply-add.
+template <int Most, class Body>
+inline void with_rows(std::int64_t rows, const Body& body) {
+  if constexpr (Most > 1) {
+    if (rows < Most) return with_rows<Most - 1>(rows, body);
+  }
+  body(std::integral_constant<int, Most>{});
+}
+
+// Asks for a block of the next keys or values while this one is worked on.
+inline void prefetch_block(const float* block, std::int64_t floats) {
+  for (std::int64_t i = 0; i < floats; i += 16) __builtin_prefetch(block + i);
+}
+
 void attention_lanes(const AttentionChunk& chunk) {
   const std::int64_t head_dim = chunk.head_dim, count = chunk.count;
   const AttentionItem* items = chunk.items;
@@ -135,17 +154,19 @@ void attention_lanes(const AttentionChunk& chunk) {
     for (std::int64_t j = 0; j < n;) {
       const float* q[kQueryRows];
       float* s[kQueryRows];
-      const std::int64_t group = n - j >= kQueryRows ? kQueryRows : 1;
+      const std::int64_t group = n - j < kQueryRows ? n - j : kQueryRows;
       for (std::int64_t r = 0; r < group; ++r) {
         q[r] = items[active[j + r]].q;
         s[r] = scores + (j + r) * kKeys;
       }
-      if (group == 1) {
-        block_scores<1>(q, keys, head_dim, s);
-      } else {
-        block_scores<kQueryRows>(q, keys, head_dim, s);
-      }
+      with_rows<kQueryRows>(
+          group, [&](auto rows) { block_scores<decltype(rows)::value>(q, keys, head_dim, s); });
       j += group;
+    }
+    // A chunk of few items waits for memory: the hardware does not look past a block.
+    if (n <= kFewItems && block < last_block) {
+      prefetch_block(chunk.keys[block + 1] + chunk.kv_offset, head_dim * kKeys);
+      prefetch_block(chunk.values[block + 1] + chunk.kv_offset, head_dim * kKeys);
     }
     // Softmax numerators against the block's own maximum.
     for (std::int64_t j = 0; j < n; ++j) {
@@ -193,19 +214,19 @@ void attention_lanes(const AttentionChunk& chunk) {
     for (std::int64_t j = 0; j < n;) {
       const float* p[kValueRows];
       float* out[kValueRows];
-      std::int64_t group = n - j >= kValueRows ? kValueRows : 1;
-      for (std::int64_t r = 1; r < group; ++r) {
-        if (first[j + r] != first[j] || last[j + r] != last[j]) group = 1;
+      std::int64_t group = 1;
+      while (group < kValueRows && j + group < n && first[j + group] == first[j] &&
+             last[j + group] == last[j]) {
+        ++group;
       }
       for (std::int64_t r = 0; r < group; ++r) {
         p[r] = scores + (j + r) * kKeys;
         out[r] = state + active[j + r] * stride;
       }
-      if (group == 1) {
-        all_values<1>(p, values, head_dim, first[j], last[j], keep + j, gain + j, out);
-      } else {
-        all_values<kValueRows>(p, values, head_dim, first[j], last[j], keep + j, gain + j, out);
-      }
+      with_rows<kValueRows>(group, [&](auto rows) {
+        all_values<decltype(rows)::value>(p, values, head_dim, first[j], last[j], keep + j,
+                                          gain + j, out);
+      });
       j += group;
     }
   }
