@@ -125,6 +125,7 @@ template <bool kNibbles, bool kShifted, bool kHalves>
 void int8_strips(const Int8Block& b) {
   for (std::int64_t s = 0; s < b.strips; ++s) {
     std::int64_t row = 0;
+    for (; row + 8 <= b.rows; row += 8) int8_tile<8, kNibbles, kShifted, kHalves>(b, s, row);
     for (; row + 4 <= b.rows; row += 4) int8_tile<4, kNibbles, kShifted, kHalves>(b, s, row);
     for (; row < b.rows; ++row) int8_tile<1, kNibbles, kShifted, kHalves>(b, s, row);
   }
