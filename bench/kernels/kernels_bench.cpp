@@ -142,14 +142,21 @@ void bench_products(ThreadPool& pool, const bench::MachineLimits& limit) {
 
 void bench_attention(ThreadPool& pool, double fma_peak) {
   const std::int64_t heads = 9, kv_heads = 3, dim = 64, length = 512, sequences = 16;
-  const auto pages = random_floats(2 * sequences * length * kv_heads * dim, 1.0F);
+  const AttentionShape shape{heads, kv_heads, dim, 0.125F, 0, kv_layout(true, dim)};
+  const std::int64_t block = kAttentionBlock * kv_heads * dim;
+  AlignedBuffer pages(static_cast<std::size_t>(2 * sequences * length * kv_heads * dim) * 4);
   std::vector<std::vector<const float*>> keys(sequences), values(sequences);
   std::vector<KvBlocks> kv;
-  const float* page = pages.data();
+  auto* page = reinterpret_cast<float*>(pages.data());
   for (std::int64_t s = 0; s < sequences; ++s) {
-    for (std::int64_t b = 0; b < length / kAttentionBlock; ++b) {
-      keys[s].push_back(page), page += kAttentionBlock * kv_heads * dim;
-      values[s].push_back(page), page += kAttentionBlock * kv_heads * dim;
+    for (std::int64_t b = 0; b < length / kAttentionBlock; ++b, page += 2 * block) {
+      const auto rows = random_floats(2 * block, 1.0F);
+      for (std::int64_t i = 0; i < kAttentionBlock; ++i) {
+        const float* row = rows.data() + 2 * i * kv_heads * dim;
+        store_kv(shape, row, row + kv_heads * dim, i, page, page + block);
+      }
+      keys[s].push_back(page);
+      values[s].push_back(page + block);
     }
     kv.push_back({keys[s], values[s]});
   }
@@ -163,7 +170,6 @@ void bench_attention(ThreadPool& pool, double fma_peak) {
       if (p + 1 == length) decode.push_back(rows.back());
     }
   }
-  const AttentionShape shape{heads, kv_heads, dim, 0.125F, 0};
   const double flops = 4e-9 * sequences * heads * dim * length * (length + 1) / 2;
   report("attention/16x512", "GFLOP/s",
          flops / shortest(5, [&] { attention(shape, kv, rows, pool); }), fma_peak);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "weft/base/result.h"
+#include "weft/nn/cpu/attention_split.h"
 #include "weft/nn/cpu/dispatch.h"
 #include "weft/nn/ops.h"
 
@@ -20,14 +21,23 @@ std::int64_t visible_keys(const AttentionShape& shape, std::int64_t position) {
   return shape.window > 0 ? std::min(position + 1, shape.window) : position + 1;
 }
 
+// Queries that a kernel takes at a time.
+std::int64_t most_items(const AttentionShape& shape) {
+  return shape.layout == KvLayout::kSplit ? kSplitAttentionItems : kAttentionItems;
+}
+
 void run_task(const AttentionShape& shape, std::span<const KvBlocks> sequences,
               std::span<const QueryRow> rows, const Task& task, float* scratch) {
+  constexpr std::int64_t kMost = std::max(kSplitAttentionItems, kAttentionItems);
+  const auto kernel =
+      shape.layout == KvLayout::kSplit ? attention_split_amx : row_kernels().attention;
   const std::int64_t group = shape.heads / shape.kv_heads;
   const KvBlocks& kv = sequences[static_cast<std::size_t>(rows[task.begin].sequence)];
-  AttentionItem items[kAttentionItems];
+  AttentionItem items[kMost];
+  float maxima[kMost], sums[kMost];
   // A group larger than the items of one chunk is cut.
   for (std::int64_t head = 0; head < group;) {
-    const std::int64_t heads = std::min(group - head, kAttentionItems / (task.end - task.begin));
+    const std::int64_t heads = std::min(group - head, most_items(shape) / (task.end - task.begin));
     std::int64_t count = 0;
     for (std::int64_t row = task.begin; row < task.end; ++row) {
       for (std::int64_t h = 0; h < heads; ++h) {
@@ -43,14 +53,15 @@ void run_task(const AttentionShape& shape, std::span<const KvBlocks> sequences,
                                shape.window,
                                items,
                                count,
+                               maxima,
+                               sums,
                                scratch};
-    row_kernels().attention(chunk);
+    kernel(chunk);
     count = 0;
     for (std::int64_t row = task.begin; row < task.end; ++row) {
       for (std::int64_t h = 0; h < heads; ++h, ++count) {
         if (rows[row].logsumexp == nullptr) continue;
-        rows[row].logsumexp[task.kv_head * group + head + h] =
-            scratch[count] + log_f32(scratch[kAttentionItems + count]);
+        rows[row].logsumexp[task.kv_head * group + head + h] = maxima[count] + log_f32(sums[count]);
       }
     }
     head += heads;
@@ -69,9 +80,20 @@ void merge(Partial& a, const Partial& b, std::int64_t head_dim) {
   a.max = top;
 }
 
-void store_kv(const float* k, const float* v, std::int64_t kv_heads, std::int64_t head_dim,
+KvLayout kv_layout(bool bf16, std::int64_t head_dim) {
+  return bf16 && head_dim % 32 == 0 && cpu_isa() == Isa::kAmx ? KvLayout::kSplit : KvLayout::kF32;
+}
+
+void store_kv(const AttentionShape& shape, const float* k, const float* v,
               std::int64_t position_in_block, float* key_block, float* value_block) {
-  for (std::int64_t head = 0; head < kv_heads; ++head) {
+  const std::int64_t head_dim = shape.head_dim;
+  for (std::int64_t head = 0; head < shape.kv_heads; ++head) {
+    if (shape.layout == KvLayout::kSplit) {
+      const std::int64_t at = head * head_dim * kAttentionBlock;
+      store_kv_split_amx(k + head * head_dim, v + head * head_dim, head_dim, position_in_block,
+                         key_block + at, value_block + at);
+      continue;
+    }
     float* keys = key_block + head * head_dim * kAttentionBlock + position_in_block;
     float* values = value_block + (head * kAttentionBlock + position_in_block) * head_dim;
     for (std::int64_t d = 0; d < head_dim; ++d) keys[d * kAttentionBlock] = k[head * head_dim + d];
@@ -84,8 +106,9 @@ void attention(const AttentionShape& shape, std::span<const KvBlocks> sequences,
   if (rows.empty()) return;
   WEFT_CHECK(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, "{} heads over {} kv heads",
              shape.heads, shape.kv_heads);
+  WEFT_CHECK(shape.scale > 0.0F, "scale {}", shape.scale);
   const std::int64_t group = shape.heads / shape.kv_heads;
-  const std::int64_t chunk_rows = std::max<std::int64_t>(kAttentionItems / group, 1);
+  const std::int64_t chunk_rows = std::max<std::int64_t>(most_items(shape) / group, 1);
   const auto count = static_cast<std::int64_t>(rows.size());
   std::vector<Task> tasks;
   std::int64_t total = 0;

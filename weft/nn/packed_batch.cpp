@@ -52,8 +52,8 @@ void SegmentKv::attend(const AttentionShape& shape, const float* qkv, float* out
       const std::int64_t slot = tables_[static_cast<std::size_t>(index)]
                                        [static_cast<std::size_t>(position / kAttentionBlock)];
       const float* k = qkv + row * ld + q_width;
-      store_kv(k, k + k_width, shape.kv_heads, shape.head_dim, position % kAttentionBlock,
-               &keys_[slot * block_floats_], &values_[slot * block_floats_]);
+      store_kv(shape, k, k + k_width, position % kAttentionBlock, &keys_[slot * block_floats_],
+               &values_[slot * block_floats_]);
     }
   };
   // Parents first: their children copy a block of theirs.

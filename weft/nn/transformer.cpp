@@ -106,6 +106,13 @@ void Transformer::attend(std::int64_t layer, std::span<const TokenRow> rows,
   const std::int64_t q_width = config.heads * config.head_dim;
   const std::int64_t k_width = config.kv_heads * config.head_dim;
   const std::int64_t ld = q_width + 2 * k_width;
+  AttentionShape shape{config.heads, config.kv_heads, config.head_dim,
+                       1.0F / std::sqrt(static_cast<float>(config.head_dim))};
+  if (config.sliding_window > 0 &&
+      (config.sliding_layers.empty() || config.sliding_layers[static_cast<std::size_t>(layer)])) {
+    shape.window = config.sliding_window;
+  }
+  shape.layout = kv_layout(w.qkv.compute() == Compute::kBF16, config.head_dim);
 
   normalize(s.x.data(), w.attention_norm, w.attention_norm_bias, count, s.h.data());
   matmul(w.qkv, s.h.data(), count, config.hidden, w.qkv_bias.empty() ? nullptr : w.qkv_bias.data(),
@@ -133,8 +140,8 @@ void Transformer::attend(std::int64_t layer, std::span<const TokenRow> rows,
           page_tables[static_cast<std::size_t>(row.sequence)]
                      [static_cast<std::size_t>(row.position / kAttentionBlock)];
       const float* k = s.qkv.data() + i * ld + q_width;
-      store_kv(k, k + k_width, config.kv_heads, config.head_dim, row.position % kAttentionBlock,
-               kv.keys(page, layer), kv.values(page, layer));
+      store_kv(shape, k, k + k_width, row.position % kAttentionBlock, kv.keys(page, layer),
+               kv.values(page, layer));
     }
   });
   for (std::size_t sequence = 0; sequence < page_tables.size(); ++sequence) {
@@ -143,12 +150,6 @@ void Transformer::attend(std::int64_t layer, std::span<const TokenRow> rows,
       s.keys[at] = kv.keys(page, layer);
       s.values[at++] = kv.values(page, layer);
     }
-  }
-  AttentionShape shape{config.heads, config.kv_heads, config.head_dim,
-                       1.0F / std::sqrt(static_cast<float>(config.head_dim))};
-  if (config.sliding_window > 0 &&
-      (config.sliding_layers.empty() || config.sliding_layers[static_cast<std::size_t>(layer)])) {
-    shape.window = config.sliding_window;
   }
   nn::attention(shape, s.sequences, s.queries, *pool_);
   matmul(w.o, s.attention.data(), count, q_width, w.o_bias.empty() ? nullptr : w.o_bias.data(),

@@ -87,10 +87,12 @@ ForwardOutputs forward(Model& model, Run& run, const ForwardOptions& options) {
     if (config.sliding_window > 0 && (config.sliding_layers.empty() || config.sliding_layers[i])) {
       attention_config.shape.window = config.sliding_window;
     }
+    const bool bf16 = layer.qkv.packed.compute() == Compute::kBF16;
+    attention_config.shape.layout = kv_layout(bf16, config.head_dim);
     attention_config.norm_eps = eps;
     attention_config.rope = config.learned_positions ? nullptr : &model.rope;
     attention_config.kv = &kv;
-    attention_config.bf16_backward = layer.qkv.packed.compute() == Compute::kBF16;
+    attention_config.bf16_backward = bf16;
 
     at::Tensor qkv, up;
     std::tie(x, qkv) =

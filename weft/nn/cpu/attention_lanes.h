@@ -104,9 +104,9 @@ void attention_lanes(const AttentionChunk& chunk) {
   const std::int64_t head_dim = chunk.head_dim, count = chunk.count;
   const AttentionItem* items = chunk.items;
   // Scratch: state of each item, then scores.
-  float* maxima = chunk.scratch;
-  float* sums = maxima + kAttentionItems;
-  float* keep = sums + kAttentionItems;
+  float* maxima = chunk.maxima;
+  float* sums = chunk.sums;
+  float* keep = chunk.scratch;
   float* gain = keep + kAttentionItems;
   float* block_max = gain + kAttentionItems;
   float* block_sum = block_max + kAttentionItems;
@@ -128,8 +128,7 @@ void attention_lanes(const AttentionChunk& chunk) {
     if (high > last_block) last_block = high;
   }
   for (std::int64_t i = count; i < ((count + 15) & ~std::int64_t{15}); ++i) {
-    maxima[i] = block_max[i] = 0.0F;
-    sums[i] = block_sum[i] = 0.0F;
+    block_max[i] = block_sum[i] = 0.0F;
   }
 
   std::int64_t active[kAttentionItems];

@@ -23,13 +23,13 @@ struct AttentionChunk {
   std::int64_t window;  // 0 = all
   const AttentionItem* items;
   std::int64_t count;  // <= kAttentionItems
-  // attention_scratch_floats(head_dim) floats; on return the first `count` are the
-  // items' maxima, and those from kAttentionItems on their sums.
-  float* scratch;
+  float* maxima;       // results, of each item: its largest score, the sum of exp(score - that)
+  float* sums;
+  float* scratch;  // attention_scratch_floats(head_dim) floats
 };
 constexpr std::int64_t kAttentionItems = 48;
 constexpr std::int64_t attention_scratch_floats(std::int64_t head_dim) {
-  return kAttentionItems * (6 + 32 + ((head_dim + 15) & ~std::int64_t{15}));
+  return kAttentionItems * (4 + 32 + ((head_dim + 15) & ~std::int64_t{15}));
 }
 
 constexpr std::int64_t kSoftmaxBlockLogits = 256;  // kSoftmaxBlock of ops.h
