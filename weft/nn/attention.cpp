@@ -26,6 +26,29 @@ std::int64_t most_items(const AttentionShape& shape) {
   return shape.layout == KvLayout::kSplit ? kSplitAttentionItems : kAttentionItems;
 }
 
+// Asks for the first blocks of a task of few rows, which would wait for memory: each
+// decoding sequence has its own.
+void prefetch_task(const AttentionShape& shape, std::span<const KvBlocks> sequences,
+                   std::span<const QueryRow> rows, const Task& task) {
+  constexpr std::int64_t kBlocks = 2;
+  if (task.end - task.begin > 4) return;
+  const QueryRow& row = rows[static_cast<std::size_t>(task.begin)];
+  const KvBlocks& kv = sequences[static_cast<std::size_t>(row.sequence)];
+  const std::int64_t last = row.position / kAttentionBlock;
+  const std::int64_t first =
+      shape.window > 0 ? std::max(row.position - shape.window, std::int64_t{0}) / kAttentionBlock
+                       : 0;
+  const std::int64_t floats = shape.head_dim * kAttentionBlock;
+  for (std::int64_t b = first; b <= std::min(last, first + kBlocks - 1); ++b) {
+    for (const float* block : {kv.keys[static_cast<std::size_t>(b)],
+                               kv.values[static_cast<std::size_t>(b)]}) {
+      for (std::int64_t i = 0; i < floats; i += 16) {
+        __builtin_prefetch(block + task.kv_head * floats + i, 0, 2);
+      }
+    }
+  }
+}
+
 void run_task(const AttentionShape& shape, std::span<const KvBlocks> sequences,
               std::span<const QueryRow> rows, const Task& task, float* scratch) {
   constexpr std::int64_t kMost = std::max(kSplitAttentionItems, kAttentionItems);
@@ -148,6 +171,9 @@ void attention(const AttentionShape& shape, std::span<const KvBlocks> sequences,
     scratch.resize(static_cast<std::size_t>(attention_scratch_floats(shape.head_dim)));
     for (std::int64_t i = cuts[static_cast<std::size_t>(first)];
          i < cuts[static_cast<std::size_t>(last)]; ++i) {
+      if (i + 1 < cuts[static_cast<std::size_t>(last)]) {
+        prefetch_task(shape, sequences, rows, tasks[static_cast<std::size_t>(i + 1)]);
+      }
       run_task(shape, sequences, rows, tasks[static_cast<std::size_t>(i)], scratch.data());
     }
   });

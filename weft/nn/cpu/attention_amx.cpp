@@ -323,7 +323,6 @@ void attention_split_amx(const AttentionChunk& c) {
     const std::int64_t base = block * kKeys;
     const auto* keys = reinterpret_cast<const std::uint16_t*>(c.keys[block] + c.kv_offset);
     const auto* values = reinterpret_cast<const std::uint16_t*>(c.values[block] + c.kv_offset);
-    if (last - base < kKeys - 1) values = clear_rest(values, c.head_dim, last - base + 1, b.v);
     // Step by step, for all queries: a tile load waits for stores to its lines that have not
     // left the store buffer.
     const auto each = [&](const auto& two, const auto& one) {
@@ -355,6 +354,7 @@ void attention_split_amx(const AttentionChunk& c) {
       kernel(sight, c.scale, b.scores + tile * kKeys * kQueries, b.p + tile * 2 * kTile, state,
              tile * kQueries);
     }
+    if (last - base < kKeys - 1) values = clear_rest(values, c.head_dim, last - base + 1, b.v);
     if (block < last / kKeys) prefetch(c.keys[block + 1] + c.kv_offset, c.head_dim * kKeys);
     each(sums(Two{}), sums(One{}));
     for (std::int64_t tile = 0; tile < tiles; ++tile) {
