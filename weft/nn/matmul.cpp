@@ -109,7 +109,7 @@ void product_few(const Product& p, const std::uint16_t* x, ThreadPool& pool) {
 
 // Rows are taken in slabs whose bf16 copy stays in the caches between its
 // conversion and its use.
-constexpr std::int64_t kSlab = 1024;
+constexpr std::int64_t kSlab = 2048;
 // A row block of 64 chunks or fewer is multiplied in one go.
 constexpr std::int64_t kDeepChunks = 64, kDepth = 16;
 
@@ -143,7 +143,7 @@ void multiply_rounded(const Product& p, const std::uint16_t* x, ThreadPool& pool
   const bool deep = !few && !quantised && chunks > kDeepChunks;
   const std::int64_t depth = deep ? kDepth : chunks;
   // Quantised panels are unpacked to bf16 once for all rows of a slab.
-  std::int64_t panel_bytes = few || quantised ? 0 : std::int64_t{512} << 10;
+  std::int64_t panel_bytes = few || quantised ? 0 : std::int64_t{1} << 20;
   if (deep) panel_bytes = panel_bytes / depth * chunks;
   const std::vector<Panel> panels = panels_of(*p.w, 4, panel_bytes);
   const std::int64_t run_rows = quantised ? p.m : p.m < 512 ? 64 : 256;
