@@ -40,8 +40,8 @@ void prefetch_task(const AttentionShape& shape, std::span<const KvBlocks> sequen
                        : 0;
   const std::int64_t floats = shape.head_dim * kAttentionBlock;
   for (std::int64_t b = first; b <= std::min(last, first + kBlocks - 1); ++b) {
-    for (const float* block : {kv.keys[static_cast<std::size_t>(b)],
-                               kv.values[static_cast<std::size_t>(b)]}) {
+    for (const float* block :
+         {kv.keys[static_cast<std::size_t>(b)], kv.values[static_cast<std::size_t>(b)]}) {
       for (std::int64_t i = 0; i < floats; i += 16) {
         __builtin_prefetch(block + task.kv_head * floats + i, 0, 2);
       }

@@ -110,8 +110,9 @@ void product_few(const Product& p, const std::uint16_t* x, ThreadPool& pool) {
 // Rows are taken in slabs whose bf16 copy stays in the caches between its
 // conversion and its use.
 constexpr std::int64_t kSlab = 2048;
-// A row block of 64 chunks or fewer is multiplied in one go.
-constexpr std::int64_t kDeepChunks = 64, kDepth = 16;
+// Chunks of 32 rows of x that stay in the first-level cache (2 KiB each of its 48) while
+// the strips of a panel pass by.
+constexpr std::int64_t kDepth = 20;
 
 // Rounds rows [begin, end) of x into the layout of Bf16Kernels::convert, in which row
 // `origin` is the first. Computed rows come 16 at a time, so that they stay in the caches.
@@ -138,13 +139,12 @@ void multiply_rounded(const Product& p, const std::uint16_t* x, ThreadPool& pool
   const Bf16Kernels& kernels = bf16_kernels();
   const std::int64_t chunks = (p.w->in + kChunk - 1) / kChunk;
   const bool quantised = is_quantised(p.w->parts[0].layout), few = p.m <= 64;
-  // Many columns are taken in blocks, so that a panel of several strips and its rows of x
-  // stay in the second-level cache; the sums wait in y meanwhile.
-  const bool deep = !few && !quantised && chunks > kDeepChunks;
-  const std::int64_t depth = deep ? kDepth : chunks;
+  // Many columns are taken in blocks; the sums wait in y meanwhile.
+  const std::int64_t blocks = few || quantised ? 1 : (chunks + kDepth - 1) / kDepth;
+  const std::int64_t depth = (chunks + blocks - 1) / blocks;
   // Quantised panels are unpacked to bf16 once for all rows of a slab.
   std::int64_t panel_bytes = few || quantised ? 0 : std::int64_t{1} << 20;
-  if (deep) panel_bytes = panel_bytes / depth * chunks;
+  if (blocks > 1) panel_bytes = panel_bytes / depth * chunks;
   const std::vector<Panel> panels = panels_of(*p.w, 4, panel_bytes);
   const std::int64_t run_rows = quantised ? p.m : p.m < 512 ? 64 : 256;
   run_units(p, panels, run_rows, pool,
