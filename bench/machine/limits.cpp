@@ -24,6 +24,9 @@ MachineLimits measure_limits(ThreadPool& pool) {
     limits.int8_flops_per_s = std::max(limits.int8_flops_per_s, 1e9 * measure_int8_peak(pool));
     limits.f32_flops_per_s = std::max(limits.f32_flops_per_s, 1e9 * measure_fma_peak(pool));
   }
+  // Rounded numbers can be multiplied in f32 too, which is faster where the bf16
+  // instruction takes two cycles.
+  limits.bf16_flops_per_s = std::max(limits.bf16_flops_per_s, limits.f32_flops_per_s);
   switch (nn::cpu_isa()) {
     case nn::Isa::kAmx:
       limits.product = "amx";
