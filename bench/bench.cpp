@@ -91,6 +91,7 @@ const std::vector<Benchmark>& benchmarks() {
       {"rl-step", "sampling, rewards and update, beside eager PyTorch in f32", run_rl_step},
       {"tokenize", "English to ids on one thread, beside the tokenizers wheel", run_tokenize},
       {"kl", "divergence of quantised files from F32, beside llama.cpp's", run_kl},
+      {"codecs", "f32 vectors to smaller frames and back, on one thread", run_codecs},
       {"constrain", "tokens of constrained replies, against 50 us a token", run_constrain},
   };
   return all;

@@ -70,6 +70,7 @@ Status run_tokenize(const BenchOptions& options, ThreadPool& pool, const Report&
 // Mean divergence of quantised files from their F32 original, which each side computes
 // for itself: the same every time, so one round.
 Status run_kl(const BenchOptions& options, ThreadPool& pool, const Report& report);
+Status run_codecs(const BenchOptions& options, ThreadPool& pool, const Report& report);
 // The limit of these cases is what a token may cost (50 us), not one of the machine.
 Status run_constrain(const BenchOptions& options, ThreadPool& pool, const Report& report);
 

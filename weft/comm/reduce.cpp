@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "weft/comm/cpu_level.h"
+
 #define WEFT_REDUCE_NAMESPACE baseline
 #include "weft/comm/reduce_body.h"
 
@@ -15,23 +17,6 @@ Combine combine_avx512(DType type, ReduceOp op);
 void stream_lines_avx2(void* to, const void* from, std::size_t bytes);
 void stream_lines_avx512(void* to, const void* from, std::size_t bytes);
 
-namespace {
-
-enum class Level { kBaseline, kAvx2, kAvx512 };
-Level level() {
-  static const Level found = [] {
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) {
-      return Level::kAvx512;
-    }
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) return Level::kAvx2;
-    return Level::kBaseline;
-  }();
-  return found;
-}
-
-}  // namespace
-
 std::string_view to_string(ReduceOp op) {
   constexpr std::string_view kNames[] = {"sum", "product", "min", "max"};
   return kNames[static_cast<std::size_t>(op)];
@@ -39,14 +24,14 @@ std::string_view to_string(ReduceOp op) {
 
 Result<Combine> combine_of(DType type, ReduceOp op) {
   Combine combine = nullptr;
-  switch (level()) {
-    case Level::kAvx512:
+  switch (cpu_level()) {
+    case CpuLevel::kAvx512:
       combine = combine_avx512(type, op);
       break;
-    case Level::kAvx2:
+    case CpuLevel::kAvx2:
       combine = combine_avx2(type, op);
       break;
-    case Level::kBaseline:
+    case CpuLevel::kBaseline:
       combine = baseline::choose(type, op);
       break;
   }
@@ -61,13 +46,14 @@ void stream_copy(void* to, const void* from, std::size_t bytes) {
   auto* t = static_cast<std::byte*>(to);
   const auto* f = static_cast<const std::byte*>(from);
   const std::size_t head = (64 - reinterpret_cast<std::uintptr_t>(t) % 64) % 64;
-  if (bytes < 4096 || level() == Level::kBaseline) {
+  if (bytes < 4096 || cpu_level() == CpuLevel::kBaseline) {
     if (bytes > 0) std::memcpy(t, f, bytes);
     return;
   }
   std::memcpy(t, f, head);
   const std::size_t lines = (bytes - head) / 64 * 64;
-  (level() == Level::kAvx512 ? stream_lines_avx512 : stream_lines_avx2)(t + head, f + head, lines);
+  (cpu_level() == CpuLevel::kAvx512 ? stream_lines_avx512 : stream_lines_avx2)(t + head, f + head,
+                                                                               lines);
   std::memcpy(t + head + lines, f + head + lines, bytes - head - lines);
 }
 
