@@ -12,6 +12,13 @@
 #include <immintrin.h>
 #endif
 
+// The next loop's iterations do not depend on each other: `to` may be `a`.
+#if defined(__clang__)
+#define WEFT_INDEPENDENT  // it looks for overlaps at run time
+#else
+#define WEFT_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
 namespace weft::comm::WEFT_REDUCE_NAMESPACE {
 
 struct Sum {
@@ -48,7 +55,7 @@ void plain(void* to, const void* a, const void* b, std::size_t n) {
   auto* t = static_cast<T*>(to);
   const auto* x = static_cast<const T*>(a);
   const auto* y = static_cast<const T*>(b);
-#pragma GCC ivdep
+  WEFT_INDEPENDENT
   for (std::size_t i = 0; i < n; ++i) t[i] = Op::of(x[i], y[i]);
 }
 
@@ -57,7 +64,7 @@ void bf16(void* to, const void* a, const void* b, std::size_t n) {
   auto* t = static_cast<std::uint16_t*>(to);
   const auto* x = static_cast<const std::uint16_t*>(a);
   const auto* y = static_cast<const std::uint16_t*>(b);
-#pragma GCC ivdep
+  WEFT_INDEPENDENT
   for (std::size_t i = 0; i < n; ++i) {
     t[i] = f32_to_bf16(Op::of(bf16_to_f32(x[i]), bf16_to_f32(y[i])));
   }
