@@ -92,6 +92,7 @@ const std::vector<Benchmark>& benchmarks() {
       {"tokenize", "English to ids on one thread, beside the tokenizers wheel", run_tokenize},
       {"kl", "divergence of quantised files from F32, beside llama.cpp's", run_kl},
       {"codecs", "f32 vectors to smaller frames and back, on one thread", run_codecs},
+      {"traffic-plan", "paths of 245,760 flows on a leaf-spine fabric", run_traffic_plan},
       {"constrain", "tokens of constrained replies, against 50 us a token", run_constrain},
       {"job-sim", "the Philly jobs on 3,000 and on 600 GPUs, against 10^6 events/s", run_job_sim},
   };

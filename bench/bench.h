@@ -71,6 +71,7 @@ Status run_tokenize(const BenchOptions& options, ThreadPool& pool, const Report&
 // for itself: the same every time, so one round.
 Status run_kl(const BenchOptions& options, ThreadPool& pool, const Report& report);
 Status run_codecs(const BenchOptions& options, ThreadPool& pool, const Report& report);
+Status run_traffic_plan(const BenchOptions& options, ThreadPool& pool, const Report& report);
 // The limit of these cases is what a token may cost (50 us), not one of the machine.
 Status run_constrain(const BenchOptions& options, ThreadPool& pool, const Report& report);
 // One thread; events of the simulator a second, against the 10^6 aimed at. kUnavailable

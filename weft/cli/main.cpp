@@ -69,6 +69,7 @@ int main(int argc, char** argv) {
   weft::cli::add_diag_command(app, exit_code);
   weft::cli::add_model_command(app, exit_code);
   weft::cli::add_fabric_command(app, exit_code);
+  weft::cli::add_plan_command(app, exit_code);
   weft::cli::add_sim_command(app, exit_code);
   weft::cli::add_run_command(app, exit_code);
   weft::cli::add_serve_command(app, exit_code);

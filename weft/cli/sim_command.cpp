@@ -151,6 +151,7 @@ Result<int> simulate(const SimArguments& arguments) {
 void add_sim_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("sim", "Simulate clusters: the same policies as live");
   command->require_subcommand(1);
+  add_sim_fabric_command(*command, exit_code);
   const auto arguments = std::make_shared<SimArguments>();
   CLI::App* verb = command->add_subcommand("sched", "Replay a job trace under queue policies");
   verb->footer(
