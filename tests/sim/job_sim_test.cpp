@@ -7,6 +7,7 @@
 #include "tests/support/data.h"
 #include "weft/base/rng.h"
 #include "weft/sim/event_queue.h"
+#include "weft/sim/job_queue.h"
 #include "weft/sim/job_report.h"
 #include "weft/workload/job_reader.h"
 
@@ -47,6 +48,33 @@ TEST(EventQueue, OrdersByTimeThenByPush) {
 
 // One node of 4: job 0 takes all for 100 s; job 1 (4 GPUs) waits 90 s for capacity; job 2 (1 GPU)
 // waits behind it: 80 s for capacity, then, under FIFO, until 200 while job 1 has everything.
+TEST(JobQueue, StaysSortedWhereverJobsComeAndGo) {
+  JobQueue queue;
+  std::vector<sched::JobView> expected;
+  Rng rng(2, RngUse::kTest);
+  for (sched::JobId id = 0; id < 4000; ++id) {
+    // Mostly arrivals at the end; some come back with an early submission.
+    const double at = rng.next_below(4) == 0 ? rng.next_below(id + 1) : id;
+    const sched::JobView job{.id = id, .submit_s = at};
+    queue.insert(job);
+    const auto later = [](const sched::JobView& a, const sched::JobView& b) {
+      return a.submit_s != b.submit_s ? a.submit_s < b.submit_s : a.id < b.id;
+    };
+    expected.insert(std::upper_bound(expected.begin(), expected.end(), job, later), job);
+    while (!expected.empty() && rng.next_below(20) < 11) {
+      const std::uint32_t size = static_cast<std::uint32_t>(expected.size());
+      const std::uint32_t at_most = rng.next_below(2) == 0 ? std::min(size, 3u) : size;
+      const auto gone = expected.begin() + rng.next_below(at_most);
+      ASSERT_TRUE(queue.take(gone->id));
+      ASSERT_FALSE(queue.take(gone->id));
+      expected.erase(gone);
+    }
+    ASSERT_EQ(queue.size(), expected.size());
+    ASSERT_TRUE(std::equal(expected.begin(), expected.end(), queue.view().begin(),
+                           [](const auto& a, const auto& b) { return a.id == b.id; }));
+  }
+}
+
 TEST(JobSim, AttributesEverySecondOfTheWorkedExample) {
   const std::vector<SimJob> jobs = {{.submit_s = 0, .run_s = 100, .gpus = 4},
                                     {.submit_s = 10, .run_s = 100, .gpus = 4},

@@ -29,8 +29,9 @@ Decision<SchedActions> PreemptivePolicy::decide(const ClusterView& view, bool ex
     return level;
   };
   std::vector<Ranked> ranked;
-  ranked.reserve(view.queued.size() + view.running.size());
+  std::int64_t wanted = 0;
   for (const JobView& job : view.queued) {
+    wanted += job.gpus;
     const double key =
         settings_.ranking == Ranking::kRemaining ? job.remaining_s : queue_of(job.attained_gpu_s);
     ranked.push_back({key, job.submit_s, job.id, job.gpus, -1});
@@ -38,7 +39,10 @@ Decision<SchedActions> PreemptivePolicy::decide(const ClusterView& view, bool ex
   std::int64_t capacity = 0;
   FreeNodes free(view.node_gpus, view.node_free);
   capacity = free.total();
-  for (std::size_t r = 0; r < view.running.size(); ++r) {
+  // Where everything that waits fits, no running job can lose its place: not ranked.
+  const std::size_t rivals = wanted <= capacity ? 0 : view.running.size();
+  ranked.reserve(view.queued.size() + rivals);
+  for (std::size_t r = 0; r < rivals; ++r) {
     const RunningView& run = view.running[r];
     const JobView& job = view.running_jobs[r];
     const double attained = job.attained_gpu_s + run.gpus * (view.now_s - run.start_s);

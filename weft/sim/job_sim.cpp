@@ -6,6 +6,7 @@
 #include "weft/base/rng.h"
 #include "weft/sched/gang_placement.h"
 #include "weft/sim/event_queue.h"
+#include "weft/sim/job_queue.h"
 #include "weft/workload/stats.h"
 
 namespace weft::sim {
@@ -30,7 +31,7 @@ struct Simulation {
   std::vector<std::int32_t> free = options.node_gpus;
   std::int32_t largest = 0;
   std::int64_t capacity = 0, busy = 0;
-  std::vector<sched::JobView> queued = {};       // by (submission, id)
+  JobQueue queued = {};
   std::vector<sched::RunningView> running = {};  // by id
   std::vector<sched::JobView> running_jobs = {};
   struct Progress {
@@ -58,7 +59,7 @@ struct Simulation {
   // The state after the last decision held for `span`.
   void attribute(double span) {
     const sched::FreeNodes nodes(options.node_gpus, free);
-    for (const sched::JobView& job : queued) {
+    for (const sched::JobView& job : queued.view()) {
       DelayParts& parts = report.jobs[job.id].delay;
       if (job.gpus > nodes.total())
         parts.capacity_s += span;
@@ -86,12 +87,7 @@ struct Simulation {
 
   void enqueue(sched::JobId id) {
     progress[id].queued_since_s = now_s;
-    const sched::JobView job = view_of(id);
-    const auto at = std::upper_bound(
-        queued.begin(), queued.end(), job, [](const sched::JobView& a, const sched::JobView& b) {
-          return a.submit_s != b.submit_s ? a.submit_s < b.submit_s : a.id < b.id;
-        });
-    queued.insert(at, job);
+    queued.insert(view_of(id));
   }
 
   std::size_t running_at(sched::JobId id) const {
@@ -120,9 +116,7 @@ struct Simulation {
       return fail(ErrorCode::kInternal, "policy {} at {:.0f} s: job {}: {}", policy.name(), now_s,
                   action.id, what);
     };
-    const auto at = std::find_if(queued.begin(), queued.end(),
-                                 [&](const sched::JobView& job) { return job.id == action.id; });
-    if (at == queued.end()) return bad("is not waiting");
+    if (!queued.take(action.id)) return bad("is not waiting");
     Progress& p = progress[action.id];
     const SimJob& job = jobs[action.id];
     std::int32_t gpus = 0;
@@ -156,7 +150,6 @@ struct Simulation {
                     .expected_end_s = now_s + p.overhead_s + view.remaining_s / p.speed,
                     .shares = p.shares});
     running_jobs.insert(running_jobs.begin() + static_cast<std::ptrdiff_t>(where), view);
-    queued.erase(at);
     return {};
   }
 
@@ -165,7 +158,7 @@ struct Simulation {
     const sched::ClusterView view{.now_s = now_s,
                                   .node_gpus = options.node_gpus,
                                   .node_free = free,
-                                  .queued = queued,
+                                  .queued = queued.view(),
                                   .running = running,
                                   .running_jobs = running_jobs};
     const bool record = options.record_views > 0 && report.recorded.size() < options.record_views &&
