@@ -22,6 +22,10 @@ inline constexpr int kExitInterrupted = 130;
 // Prints "weft: error: ..." on stderr and gives the exit code for it.
 int report(const Error& error);
 
+// Parses the arguments and runs the command they name; gives what it left in `exit_code`, or
+// kExitUsage after a sentence on stderr.
+int run_app(CLI::App& app, int argc, char** argv, int& exit_code);
+
 void add_data_command(CLI::App& app, int& exit_code);
 void add_diag_command(CLI::App& app, int& exit_code);
 void add_model_command(CLI::App& app, int& exit_code);

@@ -78,6 +78,5 @@ int main(int argc, char** argv) {
   // Listed for --help only: see run_learn_module.
   for (const auto& learn : kLearnCommands) app.add_subcommand(learn.name, learn.description);
   weft::cli::add_generate_command(app, exit_code);
-  CLI11_PARSE(app, argc, argv);
-  return exit_code;
+  return weft::cli::run_app(app, argc, argv, exit_code);
 }

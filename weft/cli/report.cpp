@@ -18,4 +18,13 @@ int report(const Error& error) {
   }
 }
 
+int run_app(CLI::App& app, int argc, char** argv, int& exit_code) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {  // --help is one of them
+    return app.exit(error) == 0 ? 0 : kExitUsage;
+  }
+  return exit_code;
+}
+
 }  // namespace weft::cli

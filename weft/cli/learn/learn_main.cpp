@@ -9,6 +9,5 @@ extern "C" __attribute__((visibility("default"))) int weft_learn_main(int argc, 
   weft::cli::add_bench_command(app, exit_code);
   weft::cli::add_train_command(app, exit_code);
   weft::cli::add_rl_command(app, exit_code);
-  CLI11_PARSE(app, argc, argv);
-  return exit_code;
+  return weft::cli::run_app(app, argc, argv, exit_code);
 }
