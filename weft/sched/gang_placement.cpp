@@ -15,16 +15,20 @@ FreeNodes::FreeNodes(std::span<const std::int32_t> node_gpus,
                      std::span<const std::int32_t> node_free)
     : free_(node_free.begin(), node_free.end()) {
   for (const std::int32_t gpus : node_gpus) largest_ = std::max(largest_, gpus);
-  const std::size_t words = (free_.size() + 63) / 64;
-  nodes_.assign(static_cast<std::size_t>(largest_) + 1, std::vector<std::uint64_t>(words));
-  count_.assign(nodes_.size(), 0);
+  words_ = (free_.size() + 63) / 64;
+  count_.assign(static_cast<std::size_t>(largest_) + 1, 0);
+  nodes_.assign(count_.size() * words_, 0);
   for (std::size_t n = 0; n < free_.size(); ++n) {
     if (node_gpus[n] == 0) free_[n] = 0;  // down
     const auto f = static_cast<std::size_t>(free_[n]);
-    nodes_[f][n / 64] |= std::uint64_t{1} << (n % 64);
+    word_of(free_[n], n) |= std::uint64_t{1} << (n % 64);
     ++count_[f];
     total_ += free_[n];
   }
+}
+
+std::uint64_t& FreeNodes::word_of(std::int32_t free, std::size_t node) {
+  return nodes_[static_cast<std::size_t>(free) * words_ + node / 64];
 }
 
 std::int32_t FreeNodes::most_free() const {
@@ -39,7 +43,7 @@ std::vector<NodeShare> FreeNodes::place(std::int32_t gpus, Locality locality) co
   if (gpus <= 0 || gpus > total_) return shares;
   std::int32_t left = gpus;
   const auto nodes_with = [&](std::int32_t f, auto&& use) {  // use(node) -> go on
-    const auto& words = nodes_[static_cast<std::size_t>(f)];
+    const auto words = std::span(nodes_).subspan(static_cast<std::size_t>(f) * words_, words_);
     for (std::size_t w = 0; w < words.size(); ++w) {
       for (std::uint64_t bits = words[w]; bits != 0; bits &= bits - 1) {
         if (!use(static_cast<std::int32_t>(w * 64) + std::countr_zero(bits))) return;
@@ -97,8 +101,8 @@ void FreeNodes::move(std::int32_t node, std::int32_t to) {
   WEFT_CHECK(to >= 0 && to <= largest_, "node {} would have {} GPUs free of {}", node, to,
              largest_);
   const std::uint64_t bit = std::uint64_t{1} << (n % 64);
-  nodes_[from][n / 64] &= ~bit;
-  nodes_[static_cast<std::size_t>(to)][n / 64] |= bit;
+  word_of(free_[n], n) &= ~bit;
+  word_of(to, n) |= bit;
   --count_[from];
   ++count_[static_cast<std::size_t>(to)];
   total_ += to - free_[n];

@@ -32,10 +32,12 @@ class FreeNodes {
   void release(std::span<const NodeShare> shares);
 
  private:
+  std::uint64_t& word_of(std::int32_t free, std::size_t node);
   void move(std::int32_t node, std::int32_t to);
   std::vector<std::int32_t> free_;
-  std::vector<std::vector<std::uint64_t>> nodes_;  // by free count, a bit for each node
-  std::vector<std::int32_t> count_;                // nodes with that free count
+  std::size_t words_ = 0;             // of a bitmap
+  std::vector<std::uint64_t> nodes_;  // a bitmap of nodes for each free count
+  std::vector<std::int32_t> count_;   // nodes with that free count
   std::int64_t total_ = 0;
   std::int32_t largest_ = 0;
 };
