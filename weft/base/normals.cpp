@@ -12,7 +12,8 @@ namespace {
 
 constexpr int kLanes = 16;
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+// The choice runs before the thread sanitizer is there.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__)
 #define WEFT_EVERY_LEVEL __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define WEFT_EVERY_LEVEL
