@@ -164,7 +164,7 @@ TaskDefaults defaults_of(const std::string& task) {
   if (task == "modadd") return {1500, 32, 2, 50, 5e-4};
   if (task == "digits") return {1500, 32, 4, 50, 5e-4};
   if (task == "copy" || task == "sort") return {500, 32, 6, 50, 5e-4};
-  if (task == "words") return {40, 16, 12, 10, 2e-5};
+  if (task == "words") return {80, 16, 12, 10, 2e-5};
   return {100, 8, 256, 20, 1e-6};
 }
 
